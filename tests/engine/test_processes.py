@@ -73,7 +73,7 @@ def test_what_a_killed_rank_had_started_ends_too(tmp_path: Path) -> None:
     arguments: Arguments = {**DENSE, **saving, "train-iters": 20}
     outcome = train(Training("killed", arguments, 2, tmp_path, kill=(1, 3)), 120)
     assert outcome.code != 0
-    assert outcome.tail == "rank 1 died of SIGKILL"
+    assert outcome.tail == "rank 1 was killed by SIGKILL"
     assert 2 in outcome.steps()
     assert wait_until_none(tmp_path) == []
 

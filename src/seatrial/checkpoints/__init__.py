@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run saves: record, commit, verification, inventory, retention, resume verdict.
+"""Checkpoints: record, commit, verification, inventory, retention and resume verdict.
 
 `scan` decides which files may be loaded. `exchange/` plans exports and imports of weights.
-Nothing here imports torch.
+No module here imports torch.
 """

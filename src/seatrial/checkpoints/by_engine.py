@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine of a plan, or of a record, says of its checkpoints."""
+"""Checkpoint functions of a plan's or a record's engine."""
 
 from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.setup import CheckpointFormat, Setup, Versions
@@ -12,7 +12,7 @@ from seatrial.version import VERSION
 
 
 def setup_of(plan: Plan) -> Setup:
-    """What the plan's own checkpoints would depend on."""
+    """Return the setup of the plan's own checkpoints."""
     engine = engine_named(plan.spec.engine.name)
     versions = Versions(VERSION, engine.package, "")
     arguments, ranks = engine.arguments(plan), plan.layout.world_size
@@ -21,32 +21,32 @@ def setup_of(plan: Plan) -> Setup:
 
 
 def engine_of(setup: Setup) -> str:
-    """The name of the engine that wrote the checkpoints of a setup."""
+    """Return the name of the engine that wrote the checkpoints of a setup."""
     saved_as = setup.checkpoint_format
     wrote = (one for one in ENGINE_CLASSES if saved_as in engine_named(one).checkpoints.formats)
     return next(wrote, DEFAULT_ENGINE)
 
 
 def format_of(setup: Setup) -> CheckpointFormat:
-    """What the engine of a setup can do with its checkpoints."""
+    """Return the format of a setup's checkpoints."""
     found: CheckpointFormat = engine_named(engine_of(setup)).checkpoints.format(setup)
     return found
 
 
 def tokenizer_of(setup: Setup) -> str:
-    """The kind and the name of the tokenizer of a setup."""
+    """Return the type and name of a setup's tokenizer."""
     tokenizer: str = engine_named(engine_of(setup)).checkpoints.tokenizer(setup)
     return tokenizer
 
 
 def exchange_of(setup: Setup) -> WeightExchange:
-    """How the checkpoints of a setup are understood."""
+    """Return the weight exchange of a setup's engine."""
     exchange: WeightExchange = engine_named(engine_of(setup)).checkpoints.exchange
     return exchange
 
 
 def contents_at(place: Location, directory: str, setup: Setup) -> Contents:
-    """What a verified checkpoint holds; UnsafeFileError if its engine did not write it."""
+    """Read the contents of a verified checkpoint. Raises UnsafeFileError if they are unexpected."""
     engine = engine_named(engine_of(setup))
     contents: Contents = engine.checkpoints.contents(place, directory, setup)
     return contents

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commit: a checkpoint counts from the moment its record exists, and never in part.
+"""The commit: a checkpoint is valid from the moment its record exists, and never in part.
 
-The files are on the disk before; then their list; then, created once and by the start that may
-still do so, the record. Directories are never renamed for it: object stores and blobfuse cannot do
-that at once.
+First the files are synced to disk, then their list. Last, the start that is still allowed to commit
+creates the record exactly once. No directory is renamed for it, because object stores and blobfuse
+cannot rename one atomically.
 """
 
 import hashlib
@@ -39,26 +39,26 @@ _BLOCK = 1 << 20
 
 
 class CommitError(SeatrialError):
-    """A save that cannot be made to count; what was saved before stays as it is."""
+    """A save that cannot be committed. Earlier checkpoints are not affected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A checkpoint that counts now."""
+    """A committed checkpoint."""
 
     record: Record
     path: Path
 
 
 def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") -> Path | None:
-    """Have a fresh directory for a step; what was committed there before is set aside, and named.
+    """Prepare the directory of a step. Return the new path of a checkpoint that was set aside.
 
-    What earlier starts left of a save that was cut short goes: a disk that it fills would else
-    stay full, and those starts cannot commit it any more.
+    Deletes what interrupted saves of earlier starts left: they cannot commit it any more, and it
+    could fill the disk.
 
-    Only a run that went back behind a checkpoint saves its step again: the old one was damaged, or
-    somebody chose an older one to go on from. It is kept until `seatrial checkpoints prune`. The
-    directory has Megatron's name where none is given.
+    A step is saved again only if the run went back before it: its checkpoint was damaged, or the
+    user chose an older one to resume from. The old checkpoint is kept until `seatrial checkpoints
+    prune`. Without `name`, the directory has Megatron's name.
     """
     refuse_stale(place, incarnation)
     directory = Path(place.address, name or directory_name(step))
@@ -73,14 +73,14 @@ def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") ->
 def commit(
     place: LocalPlace, files: Iterable[ShardFile], record: Record, name: str = ""
 ) -> Committed:
-    """Make the files of a step's directory count.
+    """Commit the files in a step's directory.
 
     Args:
-        place: Where the run's checkpoints are.
-        files: The checkpoint shards, as their ranks wrote them. The engine's two small files are
+        place: The location of the run's checkpoints.
+        files: The checkpoint shards, as written by the ranks. The engine's two small files are
             read and added here.
         record: The record without its list of files.
-        name: The directory, where the engine is not Megatron.
+        name: The directory, if the engine is not Megatron.
     """
     refuse_stale(place, record.incarnation)
     directory = Path(place.address, name or directory_name(record.step))
@@ -100,12 +100,12 @@ def commit(
     _sync(directory.parent)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     whole = replace(record, shards=listed, saved_at=now)
-    # As late as possible: between this look and the record there is nothing that takes time.
+    # As late as possible: no slow operation comes between this check and the record.
     refuse_stale(place, record.incarnation)
     if not place.store.create(f"{directory.name}/{RECORD}", whole.to_bytes()):
         raise CommitError(
-            f"{directory}: another process has committed this step. Look whether the run was "
-            "started twice."
+            f"{directory}: another process has committed this step. Check if the run was started "
+            "twice."
         )
     _sync(directory)
     _remove_left_behind(directory, {list_name, *(file.name for file in every)})
@@ -113,13 +113,13 @@ def commit(
 
 
 def write_tracker(place: LocalPlace, text: str) -> None:
-    """Replace the engine's tracker whole: a reader sees the old one or the new one."""
+    """Replace the engine's tracker atomically: readers see the old or the new one."""
     place.replace(TRACKER, text.encode())
     _sync(Path(place.address))
 
 
 def read_back(path: Path) -> ShardFile | None:
-    """A file of the engine's, on the disk and hashed; none where its format has none."""
+    """Sync and hash a file of the engine; None if its format does not have this file."""
     if path.name == FORMAT_FILE and not path.exists():
         return None
     hasher, size = hashlib.sha256(), 0
@@ -130,12 +130,12 @@ def read_back(path: Path) -> ShardFile | None:
                 size += len(block)
             os.fsync(stream.fileno())
     except OSError as error:
-        raise CommitError(f"{path}: {error.strerror}. The save is not complete.") from error
+        raise CommitError(f"{path}: {error.strerror}. The save is incomplete.") from error
     return ShardFile(path.name, size, hasher.hexdigest())
 
 
 def _refuse_incomplete(directory: Path, files: list[ShardFile]) -> None:
-    """Refuse a save of which a file is not there, or is not as long as was written."""
+    """Reject a save if a file is missing or has a wrong size."""
     for file in files:
         try:
             size = (directory / file.name).stat().st_size
@@ -143,19 +143,19 @@ def _refuse_incomplete(directory: Path, files: list[ShardFile]) -> None:
             raise CommitError(f"{directory / file.name}: {error.strerror}.") from error
         if size != file.size:
             raise CommitError(
-                f"{directory / file.name}: {size:,} bytes are there, and {file.size:,} were "
-                "written. Check the disk and who else writes there."
+                f"{directory / file.name}: the file has {size:,} bytes, but {file.size:,} were "
+                "written. Check the disk, and what else writes there."
             )
 
 
 def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
-    """Refuse a save whose list of tensors points at a file that no rank has a digest of.
+    """Reject a save whose list of tensors references a file without a digest.
 
-    It could never be verified, and what has no digest is removed after the record: an engine that
-    writes in a way that nobody here knows must fail at its first save, not at the first restart.
+    It could never be verified, and files without a digest are deleted after the record is written.
+    An engine that writes in an unknown way must fail at its first save, not at the first restart.
     """
     if METADATA not in listed:
-        # A format of whole files: there is no list that could point anywhere.
+        # A format of whole files, without a list of tensors.
         return
     path = directory / METADATA
     try:
@@ -163,26 +163,26 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
     except (OSError, UnsafeFileError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise CommitError(
-            f"{path}: the engine's list of tensors cannot be read: {said}. The save does not count."
+            f"{path}: cannot read the engine's list of tensors: {said}. The save is not committed."
         ) from error
     lacking = sorted(pointed - (listed - {METADATA, FORMAT_FILE}))
     if lacking:
         raise CommitError(
-            f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards have no digest of the "
-            f"rank that wrote them, {lacking[0]!r} among them. The save does not count. Use the "
-            "version of the engine that Seatrial was made for, without options of its writing."
+            f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards have no digest from "
+            f"the rank that wrote them, such as {lacking[0]!r}. The save is not committed. Use the "
+            "engine version that Seatrial supports, without options that change how it writes."
         )
 
 
 def _remove_left_behind(directory: Path, kept: set[str]) -> None:
-    """Remove what a save of this step that was cut short had left."""
+    """Delete what an interrupted save of this step left."""
     for entry in list(os.scandir(directory)):
         if is_left_behind(entry.name) and entry.name not in kept | OURS:
             Path(entry.path).unlink(missing_ok=True)
 
 
 def _remove_earlier(directory: Path, incarnation: int) -> None:
-    """Remove the checkpoint shards of earlier starts, and their lists; their names tell which."""
+    """Delete the shards and lists of earlier starts, identified by their names."""
     if not directory.is_dir():
         return
     for entry in list(os.scandir(directory)):
@@ -192,14 +192,15 @@ def _remove_earlier(directory: Path, incarnation: int) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory on the disk, where its file system can do that.
+    """Sync the entries of a directory to disk, if the file system supports it.
 
-    Shares and FUSE mounts often cannot, and say so. A disk that fails at it has lost something.
+    Network shares and FUSE mounts often do not, and report that. On a disk, a failure means data
+    loss.
     """
     try:
         sync_directory(directory)
     except OSError as error:
         raise CommitError(
-            f"{directory}: {error.strerror}. What was saved may not be on the disk: check it. "
-            "The next start goes on from the newest checkpoint that is good."
+            f"{directory}: {error.strerror}. The save may not be on the disk: check the disk. "
+            "The next start resumes from the newest good checkpoint."
         ) from error

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a checkpoint: to an object store, from one, or to another disk.
+"""Copy a checkpoint: to or from an object store, or to another disk.
 
-Every file is hashed on its way and compared with the record; the copy counts when its own record
-is created, last, and after it was read back. What is there already and right is not sent again.
+Every file is hashed during the copy and compared with the record. The copy is valid when its own
+record exists, which is created last and kept only if verification succeeds. Files that are already
+there and correct are skipped.
 """
 
 import hashlib
@@ -22,15 +23,15 @@ from seatrial.findings import Finding, has_errors
 from seatrial.storage.location import Location
 
 THREADS = 4
-"""Files on their way at a time."""
+"""Number of parallel transfers."""
 _BLOCK = 8 << 20
 
 Tell = Callable[[int, int], None]
-"""Told how many files and bytes are done."""
+"""Progress callback: the number of files and bytes done."""
 
 
 def copy(source: Location, directory: str, target: Location, tell: Tell | None = None) -> Record:
-    """Copy a checkpoint and read the copy back; FindingsError where one of the two is damaged."""
+    """Copy a checkpoint and verify the copy. Raises FindingsError if either is damaged."""
     record, findings = read_record(source, directory)
     if record is None:
         raise FindingsError([*findings, *_not_good(source, directory)])
@@ -57,7 +58,7 @@ def copy(source: Location, directory: str, target: Location, tell: Tell | None =
 
 
 def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardFile]:
-    """The files of a checkpoint, after the whole list was compared with the record."""
+    """Yield the files of a checkpoint, after comparing the whole list with the record."""
     path = f"{directory}/{shard_list_name(record.incarnation)}"
     try:
         for last in (False, True):
@@ -66,7 +67,7 @@ def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardF
                     if last:
                         yield file
     except (ShardListError, FileNotFoundError) as error:
-        rule = f"the list of checkpoint shards is not what was written: {error}."
+        rule = f"the list of checkpoint shards is damaged: {error}."
         where = f"{source.address}/{path}"
         raise FindingsError([found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)]) from error
     except OSError as error:
@@ -74,17 +75,17 @@ def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardF
 
 
 def _refuse_other(target: Location, directory: str, record: Record) -> None:
-    """Refuse to write over another checkpoint of the same step."""
+    """Refuse to overwrite another checkpoint of the same step."""
     there = look(target, directory)
     if there.record is not None and there.record.identity != record.identity:
         raise UsageError(
             f"{target.address}/{directory} is another checkpoint of this step. Copy to another "
-            "place, or remove it first."
+            "location, or delete it first."
         )
 
 
 def _send(source: Location, directory: str, target: Location, file: ShardFile) -> Finding | None:
-    """Send one file, unless it is there and right; what is wrong with the source."""
+    """Copy one file, unless it is already there. Return what is wrong with the source."""
     path = f"{directory}/{file.name}"
     if _is_right(target, path, file):
         return None
@@ -95,23 +96,23 @@ def _send(source: Location, directory: str, target: Location, file: ShardFile) -
                 hasher.update(block)
                 sink.write(block)
             if hasher.hexdigest() != file.sha256:
-                # Leaving by an error leaves no file at the other end.
+                # Raising here leaves no file at the target.
                 raise ValueError("damaged")
     except FileNotFoundError:
         where = f"{source.address}/{path}"
-        return found(CheckpointCode.MISSING, where, "the file is not there.", RESTORE)
+        return found(CheckpointCode.MISSING, where, "the file does not exist.", RESTORE)
     except ValueError:
-        rule = "the content is not what was written: its SHA-256 is another."
+        rule = "the content has changed since the save: its SHA-256 differs."
         where = f"{source.address}/{path}"
         return found(CheckpointCode.DIGEST, where, rule, RESTORE, hasher.hexdigest())
     except OSError as error:
-        # What cannot be written at the other end is a StoreError.
+        # A failed write to the target is a StoreError.
         return unreadable(f"{source.address}/{path}", error)
     return None
 
 
 def _is_right(place: Location, path: str, file: ShardFile) -> bool:
-    """Whether a file is there already; one that cannot be read there is sent again."""
+    """True if the correct file is already there. An unreadable one is copied again."""
     hasher = hashlib.sha256()
     try:
         if place.size(path) != file.size:
@@ -128,6 +129,6 @@ def _not_good(source: Location, directory: str) -> list[Finding]:
     where = f"{source.address}/{directory}"
     rule, fix = (
         "only a committed checkpoint can be copied.",
-        "seatrial checkpoints list shows them.",
+        "List them with seatrial checkpoints list.",
     )
     return [found(CheckpointCode.NONE_GOOD, where, rule, fix)]

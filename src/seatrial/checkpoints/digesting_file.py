@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files whose bytes are hashed while they are written."""
+"""Files that are hashed while they are written."""
 
 import hashlib
 import threading
@@ -12,37 +12,34 @@ from typing import IO
 from seatrial.checkpoints.record import ShardFile
 
 SMALL = 64 << 10
-"""Bytes up to which handing over to a thread costs more than it saves."""
+"""Size in bytes up to which a separate thread does not pay off."""
 
 
 class Digests:
-    """Files that were written and whose digest nobody has asked for yet, by path."""
+    """Digests of written files by path, until they are taken."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._files: dict[str, ShardFile] = {}
         self._lock = threading.Lock()
 
     def put(self, path: str, file: ShardFile) -> None:
-        """A file is written."""
         with self._lock:
             self._files[path] = file
 
     def take(self, path: str) -> ShardFile | None:
-        """The digest of a file, once."""
+        """Return and remove the digest of a file."""
         with self._lock:
             return self._files.pop(path, None)
 
 
 class DigestingFile:
-    """A new file whose bytes are hashed on their way.
+    """A new file that is hashed while it is written.
 
-    What is long is hashed in a thread while the same bytes are written: both let other threads
-    run meanwhile, so a save takes the longer of the two times and not their sum.
+    A thread hashes large writes in parallel. Both hashing and writing release the GIL, so a save
+    takes the longer of the two times, not their sum.
     """
 
     def __init__(self, path: str, digests: Digests) -> None:
-        """Open the file for writing."""
         self._path = path
         self._digests = digests
         self._file: IO[bytes] = Path(path).open("wb")  # noqa: SIM115  (closed by close)
@@ -60,24 +57,23 @@ class DigestingFile:
         try:
             return self._file.write(view)
         finally:
-            # The bytes are the caller's again when this returns.
+            # The caller may reuse the buffer after this returns.
             hashed.result()
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes written."""
         return self._size
 
     def flush(self) -> None:
-        """Hand over what is buffered."""
         self._file.flush()
 
     def fileno(self) -> int:
-        """The number of the open file, with everything in it: the engine syncs it."""
+        """Return the file descriptor after a flush, because the engine syncs it."""
         self._file.flush()
         return self._file.fileno()
 
     def close(self) -> None:
-        """End the file; from here on its digest is known."""
+        """Close the file and store its digest."""
         self._thread.shutdown()
         if not self._file.closed:
             self._file.close()
@@ -88,7 +84,7 @@ class DigestingFile:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Close the file; one that was left by an error has no digest."""
+        """Close the file. After an error, store no digest."""
         if kind is None:
             self.close()
         else:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The allow-list for the state of FP8, which Transformer Engine pickles into the bytes of a tensor.
+"""The allow-list for FP8 state, which Transformer Engine pickles into the bytes of a tensor.
 
-Its tensors bring their storages with them, in torch's legacy format.
+Its tensors contain their storages, in torch's legacy format.
 """
 
 import re
@@ -34,12 +34,12 @@ _LEGACY_STORAGE = re.compile(
     + rb"\x80\x02\]q\0X(?P=length)\0\0\0(?P=key)q\x01a\.(?P<count>.{8})",
     re.DOTALL,
 )
-"""How torch writes a storage that is pickled by itself (torch 2.13.0, serialization.py,
-`_legacy_save`): five pickles, of which only the class, the key, the device and the count vary."""
+"""The format of a storage that is pickled separately (torch 2.13.0, serialization.py,
+`_legacy_save`): five pickles, in which only the class, the key, the device and the count vary."""
 
 
 def _legacy(arguments: Any) -> Storage | None:
-    """Read a storage in torch's legacy format; nothing where torch would have written others."""
+    """Parse a storage in torch's legacy format; None if torch would not have written it."""
     if len(arguments) != 1 or type(arguments[0]) is not bytes:
         return None
     found = _LEGACY_STORAGE.match(arguments[0])
@@ -54,7 +54,7 @@ def _legacy(arguments: Any) -> Storage | None:
 
 
 def _recipe_state(state: Any) -> bool:
-    """Accept settings of FP8, but no function: Transformer Engine calls what is in its place."""
+    """Accept FP8 settings, but no functions: Transformer Engine would call them."""
     plain = (bool, int, float, str, type(None), Made)
     return plain_attributes(state) and all(isinstance(one, plain) for one in state.values())
 
@@ -81,7 +81,7 @@ STORAGE_LOADERS = frozenset(
         Name("megatron.core.safe_globals", "safe_load_from_bytes"),
     }
 )
-"""What loads a storage that is pickled by itself."""
+"""Functions that load a storage that is pickled separately."""
 EXTRA_STATE_RULES: Rules = {
     **{
         name: ARCHIVE_RULES[name]
@@ -111,5 +111,5 @@ EXTRA_STATE_RULES: Rules = {
     Name(_RECIPES, "Format"): PickleRule(call=_format),
     _FORMAT_VALUES: PickleRule(new=_two_numbers),
 }
-"""The state of FP8, which Transformer Engine pickles into a tensor (megatron-core 0.19.2,
+"""FP8 state, which Transformer Engine pickles into a tensor (megatron-core 0.19.2,
 safe_globals.py; the classes: Transformer Engine, common/recipe)."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which checkpoints there are, without looking at their files: the record tells the rest."""
+"""List checkpoints by their records, without reading their files."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,38 +18,37 @@ from seatrial.storage.state_files import decode, parse_json
 from seatrial.storage.store import StoreError
 
 SCANNER = 1
-"""Counts the versions of the scanner of pickles; a newer one finds what an older one passed."""
+"""Version of the pickle scanner. A newer version rejects files that an older one accepted."""
 _NO_NOTE = (OSError, StoreError, ValueError, TypeError, KeyError, RecursionError)
 
 
 class State(StrEnum):
-    """What is known of a checkpoint without reading it."""
+    """The state of a checkpoint, as far as it is known without reading its files."""
 
     COMMITTED = "committed"
     """It has a record."""
     TORN = "torn"
-    """It has none: the save did not come to its end."""
+    """It has no record: the save was interrupted."""
     DAMAGED = "damaged"
-    """Its record is not what was written, or a verification found something wrong."""
+    """Its record is damaged, or a verification found an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The last time that a checkpoint was read again."""
+    """The last verification of a checkpoint."""
 
     at: str
-    """When, in UTC."""
+    """UTC."""
     record: str
     """Identity of the record that it was compared with."""
     files: int
-    """Files that were read; fewer than the record has, while it goes on."""
+    """Number of files read; fewer than in the record while the verification is incomplete."""
     wrong: int
-    """How many findings there were."""
+    """Number of errors found."""
     scanner: int = 0
-    """Version of the scanner; 0 in notes from before there was one."""
+    """Version of the scanner; 0 in notes from before versions existed."""
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
         return canonical_json(asdict(self)).encode()
 
 
@@ -59,21 +58,20 @@ class Checkpoint:
 
     directory: str
     step: int
-    """The step that the name says."""
+    """The step in its name."""
     state: State
-    """What is known of it."""
     record: Record | None
-    """Its record, where it can be read."""
+    """None if it is missing or damaged."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong with the record."""
+    """Problems with the record."""
     verification: Verification | None = None
-    """When it was last verified; none where it never was as it is now."""
+    """The last verification; None if this record was never verified."""
     pinned: str | None = None
-    """Why it is never pruned; none where it may be."""
+    """The reason why it is pinned; None if it may be pruned."""
 
     @property
     def verified(self) -> bool:
-        """Whether it was read whole and nothing was wrong."""
+        """True if all files were verified without errors."""
         if self.record is None or self.verification is None:
             return False
         whole = self.verification.files == self.record.shards.files
@@ -81,19 +79,19 @@ class Checkpoint:
 
 
 def checkpoints(place: Location) -> Iterator[Checkpoint]:
-    """The checkpoints of a run, newest first, one at a time."""
+    """Yield the checkpoints of a run, newest first."""
     steps = {step: name for name in place.directories() if (step := step_of(name)) is not None}
     for step in sorted(steps, reverse=True):
         yield look(place, steps[step])
 
 
 def set_aside(place: Location) -> dict[str, str | None]:
-    """Directories of checkpoints whose step was saved again, each with why it is pinned, if so."""
+    """Return the directories of checkpoints whose step was saved again, with their pins."""
     return {name: _pin(place, name) for name in place.directories() if is_set_aside(name)}
 
 
 def look(place: Location, directory: str) -> Checkpoint:
-    """One checkpoint, by its directory's name."""
+    """Read one checkpoint's record, verification and pin."""
     record, findings = read_record(place, directory)
     verification = _verification(place, directory, record)
     state = State.COMMITTED
@@ -115,12 +113,12 @@ def look(place: Location, directory: str) -> Checkpoint:
 
 
 def newest_step(place: Location) -> int:
-    """The step of the newest checkpoint that is not known to be damaged; 0 without any."""
+    """Return the newest step whose checkpoint is not known to be damaged; 0 if there is none."""
     return next((one.step for one in checkpoints(place) if one.state is State.COMMITTED), 0)
 
 
 def tracked_step(place: Location) -> int | None:
-    """The step that the engine's tracker names; none without one, -1 where it is no number."""
+    """Return the step in the engine's tracker; None if there is none, -1 if it is not a number."""
     try:
         text = place.store.read(TRACKER).decode("ascii", "replace").strip()
     except FileNotFoundError:
@@ -129,7 +127,7 @@ def tracked_step(place: Location) -> int | None:
 
 
 def _verification(place: Location, directory: str, record: Record | None) -> Verification | None:
-    """The last verification, if it was of this very record."""
+    """Return the last verification, if it was of this record."""
     if record is None:
         return None
     try:
@@ -137,7 +135,7 @@ def _verification(place: Location, directory: str, record: Record | None) -> Ver
         datetime.fromisoformat(seen.at)
         counted = all(type(number) is int and number >= 0 for number in (seen.files, seen.wrong))
     except _NO_NOTE:
-        # No digest protects a note. It spares comparing files again, never scanning them.
+        # No digest protects a note. It saves comparing files again, but never scanning them.
         return None
     current = seen.wrong or seen.scanner == SCANNER
     return seen if counted and current and seen.record == record.identity else None
@@ -149,5 +147,5 @@ def _pin(place: Location, directory: str) -> str | None:
     except FileNotFoundError:
         return None
     except _NO_NOTE:
-        # Somebody wanted to keep it; half a pin keeps it too.
+        # A damaged pin still protects the checkpoint.
         return "a pin that cannot be read"

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The allow-list: which classes and functions a pickle may name, and with which arguments.
+"""The allow-list: the classes and functions that a pickle may use, and their arguments.
 
-A pickle is a program. A list of names alone does not make it harmless: `_rebuild_from_type_v2`
-calls its argument, numpy's `scalar` unpickles bytes for some dtypes, and BUILD overwrites the
-attributes of an object. So each name has a rule that says whether a pickle may call it, create an
-instance of it, or set its state, and which values it may pass.
+A pickle is a program, so a list of names alone is not safe: `_rebuild_from_type_v2` calls its
+argument, numpy's `scalar` unpickles bytes for some dtypes, and BUILD overwrites the attributes of
+an object. So each name has a rule that states if a pickle may call it, create an instance of it,
+or set its state, and which values it may pass.
 """
 
 import re
@@ -14,30 +14,29 @@ from dataclasses import dataclass
 from typing import Any
 
 Check = Callable[[Any], bool]
-"""True if the arguments of a call, or the state of an object, are what a checkpoint has."""
+"""True if the arguments of a call, or the state of an object, are those of a checkpoint."""
 
 
 class UnsafeFileError(ValueError):
-    """A file that is not loaded because it could run code; the text is the reason."""
+    """A file that is not loaded because it could execute code. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A class, function or constant that a pickle names. Nothing is imported for it."""
+    """A class, function or constant that a pickle names. It is never imported."""
 
     module: str
-    """As the pickle spells it; old names of Python 2 are translated."""
+    """As in the pickle, with Python 2 names translated."""
     name: str
-    """Inside the module."""
+    """The name inside the module."""
 
 
 class Made:
-    """Stands in for an object that the pickle would create."""
+    """A stand-in for an object that the pickle would create."""
 
     __slots__ = ("arguments", "kind", "state")
 
     def __init__(self, kind: Name, arguments: tuple[Any, ...]) -> None:
-        """Hold the class or function and its arguments."""
         self.kind = kind
         self.arguments = arguments
         self.state: Any = None
@@ -50,24 +49,24 @@ class Made:
 
 
 class Mapped(dict[Any, Any]):
-    """Stands in for OrderedDict and defaultdict."""
+    """A stand-in for OrderedDict and defaultdict."""
 
     sealed = False
-    """True once a function got it as an argument that must stay empty."""
+    """True after it was passed as an argument that must stay empty."""
     state: Any = None
-    """What the pickle keeps beside the entries."""
+    """State that the pickle stores in addition to the entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Stands in for the storage of a tensor, which is an entry of the archive."""
+    """A stand-in for the storage of a tensor, which is an entry of the archive."""
 
     kind: str
-    """Class of the storage, such as FloatStorage."""
+    """The storage class, such as FloatStorage."""
     key: str
-    """Names the entry of the archive."""
+    """The name of the archive entry."""
     count: int
-    """Elements."""
+    """Number of elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def _all(kinds: type | tuple[type, ...], least: int = 0, most: int = 9) -> Check
 
 
 def plain_attributes(state: Any) -> bool:
-    """Accept attributes of a plain object, none of which Python itself reads."""
+    """Accept the attributes of a plain object, except those that Python itself reads."""
     return isinstance(state, dict) and all(
         type(key) is str and key.isidentifier() and not key.startswith("__") for key in state
     )
@@ -116,7 +115,7 @@ def _shape(value: Any) -> bool:
 
 
 def _no_hooks(value: Any) -> bool:
-    """Accept an empty dictionary of hooks, which must stay empty: torch calls what is in it."""
+    """Accept an empty dictionary of hooks. It must stay empty, because torch calls its values."""
     if value is None:
         return True
     if type(value) is Mapped and not value:
@@ -126,9 +125,9 @@ def _no_hooks(value: Any) -> bool:
 
 
 def _view_of_storage(arguments: Any, width: int = 1) -> bool:
-    """Accept a storage and a view of it that stays inside; `width` is units of an element.
+    """Accept a storage and a view inside it. `width` is the number of units per element.
 
-    torch before 2.10 trusts both (CVE-2026-24747), and LLM Foundry brings torch 2.7.
+    torch before 2.10 checks neither (CVE-2026-24747), and LLM Foundry uses torch 2.7.
     """
     if len(arguments) < 4 or not isinstance(arguments[0], Storage):
         return False
@@ -171,7 +170,7 @@ def _rebuild_tensor_v3(arguments: Any) -> bool:
 
 
 def _bits(value: Any) -> bool:
-    """Accept the flags that torch stores beside a tensor, such as `conj`."""
+    """Accept the flags that torch stores with a tensor, such as `conj`."""
     return value is None or (
         type(value) is dict
         and all(type(key) is str and type(one) is bool for key, one in value.items())
@@ -189,7 +188,7 @@ def _rebuild_parameter(arguments: Any) -> bool:
 
 
 _PLAIN_DTYPE = re.compile(r"[<>|=]?[biufc][1-9][0-9]?")
-"""Numbers. Not O (objects, which numpy unpickles), nor V (records, which may hold O)."""
+"""Numbers. Not O (objects, which numpy unpickles), nor V (records, which may contain O)."""
 
 
 def _dtype(arguments: Any) -> bool:
@@ -208,7 +207,7 @@ def _dtype_state(state: Any) -> bool:
         and state[1] in ("<", ">", "|", "=")
         and state[2:5] == (None, None, None)
         and type(state[0]) is int
-        # Size and alignment follow from the kind. A flag would make numbers references to objects.
+        # Size and alignment follow from the kind. A flag could turn numbers into object references.
         and state[5:] == (-1, -1, 0)
     )
 
@@ -256,7 +255,7 @@ def _members(arguments: Any) -> bool:
 
 
 def hashable(value: Any) -> bool:
-    """True if a value may be a key: nested only once, so that its hash takes no deep recursion."""
+    """True if a value may be a key. Limits nesting, so that its hash does not recurse deeply."""
     if type(value) is tuple:
         return all(isinstance(one, _KEYS) for one in value)
     return isinstance(value, _KEYS)
@@ -268,7 +267,7 @@ _KEYS = (str, int, float, bytes, Name, Made, type(None))
 def _factory(arguments: Any) -> bool:
     if len(arguments) != 1:
         return False
-    # The type comes first: the hash of a deeply nested tuple overflows the C stack.
+    # Check the type first: the hash of a deeply nested tuple overflows the C stack.
     return arguments[0] is None or (type(arguments[0]) is Name and arguments[0] in _FACTORIES)
 
 
@@ -283,7 +282,7 @@ def _buffer_state(state: Any) -> bool:
 
 
 def _notes(state: Any) -> bool:
-    """Accept what torch keeps beside the keys of a module's state: versions of its parts."""
+    """Accept what torch stores with the keys of a module's state: versions of its parts."""
     return type(state) is dict and set(state) <= {"_metadata"}
 
 
@@ -324,7 +323,7 @@ STORAGE_BYTES = {
     **dict.fromkeys(("LongStorage", "DoubleStorage", "ComplexFloatStorage"), 8),
     "ComplexDoubleStorage": 16,
 }
-"""Bytes of an element, by the class of a storage."""
+"""Size of an element in bytes, by storage class."""
 _DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "complex32", "complex64", "complex128"),
     *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
@@ -350,7 +349,7 @@ _VALUE = PickleRule()
 _OBJECT = PickleRule(new=no_arguments, build=plain_attributes)
 """A class whose objects have plain attributes."""
 _MEMBER = PickleRule(call=_all((int, str), 1, 1))
-"""A class of constants (an enum)."""
+"""An enum class."""
 _PATH = PickleRule(call=_all(str))
 
 _COMMON: dict[Name, PickleRule] = {
@@ -452,9 +451,9 @@ ARCHIVE_RULES: Rules = _COMMON | {
         _MEMBER,
     ),
 }
-"""Archives of torch: what torch loads as weights, what Megatron allows in addition (megatron-core
+"""torch archives: what torch accepts as weights, what Megatron allows in addition (megatron-core
 0.19.2, safe_globals.py), and the clocks and the version that Composer stores (composer 0.32.1,
 core/time.py, core/state.py)."""
 
 PLAIN_RULES: Rules = {}
-"""Numbers, texts and containers, such as a dump of torch's flight recorder."""
+"""Numbers, texts and containers, as in a dump of torch's flight recorder."""

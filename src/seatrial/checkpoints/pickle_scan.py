@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Interprets a pickle without running it: nothing is imported, nothing is called.
+"""Interpret a pickle without running it: nothing is imported or called.
 
-Only the instructions that torch and Python's pickler write for checkpoints are known. What a
-pickle would call, create or change must be a name of the allow-list itself, not a value that the
-pickle computed; its rule checks the arguments (`pickle_rules.py`).
+It knows only the instructions that torch and Python's pickler write for checkpoints. Whatever a
+pickle calls, creates or changes must be a name of the allow-list itself, not a value that the
+pickle computed. The rule of that name checks the arguments (`pickle_rules.py`).
 """
 
 import re
@@ -26,39 +26,39 @@ from seatrial.checkpoints.pickle_rules import (
 )
 
 LARGEST_PICKLE = 1 << 30
-"""Bytes."""
+"""In bytes."""
 MOST_NESTED = 1000
-"""Levels of containers and objects. More than that overflows the stack of whoever walks the value:
-C code such as a tuple's hash has no limit of its own."""
+"""Maximum nesting of containers and objects. Deeper values overflow the stack of code that walks
+them: C code such as a tuple's hash has no limit."""
 _OLDEST, _NEWEST = 2, 5
 """Protocols."""
 _PYTHON_2 = {"__builtin__": "builtins"}
-"""Names of modules as the second protocol writes them."""
+"""Module names as written by protocol 2."""
 
 _DEVICE = re.compile(r"[a-z]{1,20}(:[0-9]{1,4})?")
 
 StorageSizes = dict[str, int]
-"""Bytes of each storage of an archive, by key."""
+"""Size in bytes of each storage of an archive, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedPickle:
-    """A pickle that passed, and what it describes."""
+    """A pickle that passed the scan, and its content."""
 
     data: bytes
-    """The bytes that were scanned; only these may be loaded."""
+    """The scanned bytes. Only these may be loaded."""
     value: Any
-    """Plain values, and stand-ins for everything else."""
+    """Plain values, and stand-ins for all other objects."""
     names: frozenset[Name]
-    """What the pickle names."""
+    """The names that the pickle uses."""
 
 
 def scan_pickle(
     data: bytes, allowed: Rules, storages: StorageSizes | None = None, newest: int = _NEWEST
 ) -> ScannedPickle:
-    """Check a pickle against the allow-list; raise UnsafeFileError if it asks for more.
+    """Check a pickle against the allow-list. Raises UnsafeFileError if it needs more.
 
-    `storages` are those of the archive around the pickle; `newest` is the newest protocol.
+    `storages` are those of the archive around the pickle. `newest` is the newest protocol allowed.
     """
     if len(data) > LARGEST_PICKLE:
         raise UnsafeFileError(f"the pickle has {len(data):,} bytes, more than {LARGEST_PICKLE:,}")
@@ -75,9 +75,9 @@ def scan_pickle(
 
 
 def _refuse_deep(value: Any) -> None:
-    """Refuse a value that is nested too deep, or that contains itself.
+    """Reject a value that is nested too deeply or contains itself.
 
-    Looks at the finished value, since a list may grow after another one got it.
+    Checks the finished value, because a list can grow after another one contains it.
     """
     levels: dict[int, int] = {}
     path = [(value, _parts(value))]
@@ -98,7 +98,7 @@ def _refuse_deep(value: Any) -> None:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The parts of a value that have parts themselves."""
+    """Return the parts of a value that have parts themselves."""
     kind = type(value)
     if kind is Made:
         found: Iterable[Any] = (value.arguments, value.state)
@@ -110,7 +110,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class _Machine:
-    """The stack, the memo and the instructions."""
+    """The stack, the memo and the instructions of a pickle machine."""
 
     def __init__(self, data: bytes, allowed: Rules, storages: StorageSizes, newest: int) -> None:
         self.at = 0
@@ -181,7 +181,7 @@ class _Machine:
         self._stack.append(self._number(form))
 
     def small_number(self) -> None:
-        """Push a number of one byte. This and the next three are most of a long list of tensors."""
+        """Push a one-byte number. This and the next three make up most of a long tensor list."""
         self._stack.append(self._data[self.at])
         self.at += 1
 
@@ -194,12 +194,12 @@ class _Machine:
         self._stack.append(self._data[begin:end].decode("utf-8", "surrogatepass"))
 
     def near_get(self) -> None:
-        """Push one of the first 256 remembered values."""
+        """Push one of the first 256 memoized values."""
         self._stack.append(self._memo[self._data[self.at]])
         self.at += 1
 
     def memoize(self) -> None:
-        """Remember the last value under the next number."""
+        """Memoize the last value under the next number."""
         self._memo[len(self._memo)] = self._stack[-1]
 
     def long(self) -> None:
@@ -208,14 +208,14 @@ class _Machine:
         self._stack.append(int.from_bytes(data, "little", signed=True))
 
     def frame(self) -> None:
-        """Skip the length of a frame, which groups instructions and changes none."""
+        """Skip the length of a frame, which only groups instructions."""
         if self._number(_U8) > len(self._data) - self.at:
             raise IndexError(self.at)
 
     # ------------------------------------------------------------------ containers
 
     def mark(self) -> None:
-        """Begin a group of values."""
+        """Start a group of values."""
         self._below.append(self._stack)
         self._stack = []
 
@@ -271,17 +271,17 @@ class _Machine:
     # ------------------------------------------------------------------ memo
 
     def put(self, form: struct.Struct) -> None:
-        """Remember the last value."""
+        """Memoize the last value."""
         self._memo[self._number(form)] = self._stack[-1]
 
     def get(self, form: struct.Struct) -> None:
-        """Push a remembered value."""
+        """Push a memoized value."""
         self._stack.append(self._memo[self._number(form)])
 
     # ------------------------------------------------------------------ names and objects
 
     def named(self) -> None:
-        """Push a class or function that the instruction names."""
+        """Push a class or function that is named in the instruction."""
         module, name = self._line(), self._line()
         self._push_name(module, name)
 
@@ -300,7 +300,7 @@ class _Machine:
         self._stack.append(found)
 
     def reduce(self) -> None:
-        """Call a function, or a class, with arguments."""
+        """Call a function or class with arguments."""
         self._create("call")
 
     def new_object(self) -> None:
@@ -351,7 +351,9 @@ class _Machine:
         ):
             raise UnsafeFileError("it refers to a storage that is not in its archive")
         if count * STORAGE_BYTES[kind.name] != self._storages[key]:
-            rule = f"storage {key} has {self._storages[key]:,} bytes, and the pickle says {count:,}"
+            rule = (
+                f"storage {key} has {self._storages[key]:,} bytes, but the pickle states {count:,}"
+            )
             raise UnsafeFileError(f"{rule} of {kind.name}")
         self._stack.append(Storage(kind.name, key, count))
 
@@ -401,7 +403,7 @@ _PROTOCOL_2: dict[int, _Step] = {
     ord("b"): _Machine.build,
     ord("Q"): _Machine.stored,
 }
-"""What torch and Python write by the second protocol, by opcode."""
+"""Instructions of torch and of Python's protocol 2, by opcode."""
 _INSTRUCTIONS: dict[int, _Step] = _PROTOCOL_2 | {
     0x95: _Machine.frame,
     0x94: _Machine.memoize,
@@ -414,4 +416,4 @@ _INSTRUCTIONS: dict[int, _Step] = _PROTOCOL_2 | {
     0x8F: _constant(set),
     0x90: _Machine.add_items,
 }
-"""What Python writes by the third to the fifth protocol, in addition."""
+"""Additional instructions of Python's protocols 3 to 5."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a checkpoint: what was saved, by whom, and what it belongs to.
+"""The record of a checkpoint: what was saved, by which start, and for which configuration.
 
-It is small whatever the size of the run: the files, with a SHA-256 each, stand in a list of their
-own, and the record holds the digest of that list. A directory without a record does not exist.
+It is small for any size of run: the files, with a SHA-256 each, are in a separate list, and the
+record contains the digest of that list. A directory without a record is not a checkpoint.
 """
 
 import hashlib
@@ -16,69 +16,70 @@ from seatrial.hashing import canonical_json, digest
 from seatrial.storage.state_files import parse_json
 
 FORMAT = 1
-"""The version of the record that this Seatrial writes."""
+"""The record version that this Seatrial writes."""
 LARGEST_RECORD = 1 << 20
-"""Bytes; a longer file is no record."""
+"""Size limit in bytes."""
 
 
 class RecordError(ValueError):
-    """A record that is not what a commit wrote; the text says why."""
+    """A damaged record. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardList:
-    """The list of a checkpoint's files."""
+    """A summary of the list of a checkpoint's files."""
 
     files: int
     size: int
-    """Bytes of all of them together."""
+    """Total size of the files in bytes."""
     digest: str
-    """Digest of the list, with the name of the algorithm before a colon."""
+    """Digest of the list, prefixed with the algorithm and a colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What makes a checkpoint count."""
+    """The record that makes a checkpoint valid."""
 
     step: int
-    """The step after which it was saved."""
+    """The last trained step."""
     consumed_samples: int
-    """Sequences that were trained on up to then."""
+    """Sequences trained on so far."""
     saved_at: str
-    """When it was committed, in UTC."""
+    """Time of the commit, in UTC."""
     incarnation: int
     """The start of the processes that saved it."""
     shards: ShardList
     setup: Setup
-    """What the state belongs to: layout, model, data order, tokenizer, versions."""
+    """The configuration of the run: layout, model, data order, tokenizer, versions."""
     validation_loss: float | None = None
-    """The last validation loss before the save; none where nothing was evaluated."""
+    """The last validation loss before the save; None if there was no evaluation."""
     format: int = FORMAT
-    """The version of the record."""
+    """The record version."""
 
     def to_bytes(self) -> bytes:
-        """The record as it is stored: canonical JSON that holds its own digest."""
+        """Serialize as canonical JSON that contains its own digest."""
         values = _values(self)
         return canonical_json({**values, "digest": digest(values)}).encode()
 
     @property
     def identity(self) -> str:
-        """The digest of the whole record, by which nodes compare what they see."""
+        """The digest of the whole record, with which nodes compare what they see."""
         return digest(_values(self))
 
 
 def _values(record: "Record") -> dict[str, Any]:
-    """The record as plain data."""
     return asdict(record) | {"setup": setup_to_dict(record.setup)}
 
 
 def record_from_bytes(data: bytes) -> Record:
-    """The record as it was stored; RecordError where a single bit of it is another."""
+    """Parse a record. Raises RecordError if a single bit differs."""
     try:
         values: dict[str, Any] = parse_json(data)
         stated = values.pop("digest")
         if values.get("format") != FORMAT:
-            raise RecordError(f"its format is {values.get('format')!r}, and {FORMAT} is known")
+            raise RecordError(
+                f"its format is {values.get('format')!r}, but only {FORMAT} is supported"
+            )
         if stated != digest(values):
             raise RecordError("it does not match its own digest")
         shards = ShardList(**values.pop("shards"))
@@ -88,38 +89,37 @@ def record_from_bytes(data: bytes) -> Record:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"it cannot be read ({type(error).__name__})") from error
-    # JSON has many spellings of the same data, and a changed space is damage too.
+    # JSON has many spellings of the same data, and even a changed space is damage.
     if record.to_bytes() != data:
-        raise RecordError("it is not written as a commit writes it")
+        raise RecordError("it is not in the form that a commit writes")
     return record
 
 
 LONGEST_LINE = 4096
-"""Bytes; no line of ours is as long."""
+"""Limit in bytes; longer than any valid line."""
 
 
 class ShardListError(ValueError):
-    """A list that is not what a commit wrote."""
+    """A damaged list of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of a checkpoint, as the rank wrote it."""
+    """One file of a checkpoint, as written by a rank."""
 
     name: str
-    """Its name in the checkpoint's directory."""
     size: int
-    """Bytes."""
+    """In bytes."""
     sha256: str
-    """Hexadecimal digest, made while the file was written."""
+    """Hexadecimal digest, computed while the file was written."""
 
     def to_line(self) -> bytes:
-        """The file as a line of the list."""
+        """Format the file as a line of the list."""
         return canonical_json([self.name, self.size, self.sha256]).encode() + b"\n"
 
 
 def write_list(files: Iterable[ShardFile], stream: BinaryIO) -> ShardList:
-    """Write the list and return what the record says of it."""
+    """Write the list and return its summary for the record."""
     hasher, count, size = hashlib.sha256(), 0, 0
     for file in files:
         line = file.to_line()
@@ -130,7 +130,7 @@ def write_list(files: Iterable[ShardFile], stream: BinaryIO) -> ShardList:
 
 
 def read_list(stream: BinaryIO, stated: ShardList) -> Iterator[ShardFile]:
-    """The files, one by one; ShardListError at the end where the list is not the stated one."""
+    """Yield the files. Raises ShardListError at the end if the list does not match the record."""
     hasher, count, size = hashlib.sha256(), 0, 0
     while line := stream.readline(LONGEST_LINE):
         hasher.update(line)
@@ -142,7 +142,7 @@ def read_list(stream: BinaryIO, stated: ShardList) -> Iterator[ShardFile]:
 
 
 def _from_line(line: bytes) -> ShardFile:
-    """The file of a line; names lead nowhere else."""
+    """Parse a line. Rejects names that lead out of the directory."""
     try:
         name, size, sha256 = parse_json(line)
         file = ShardFile(str(name), int(size), str(sha256))

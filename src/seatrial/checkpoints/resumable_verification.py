@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Verification that is written down: how far it came, so that it can go on, and how it ended."""
+"""Verification that records its progress and its result, so that it can be resumed."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ from seatrial.storage.location import Location
 from seatrial.storage.store import StoreError
 
 NOTE_SECONDS = 10.0
-"""How often a verification that goes on is written down."""
+"""Interval at which a running verification records its progress."""
 
 Tell = Callable[[int, int], None]
-"""Told how many files and bytes are done."""
+"""Progress callback: the number of files and bytes done."""
 
 
 def verify_noting(
@@ -31,9 +31,9 @@ def verify_noting(
     anew: bool = False,
     tell: Tell | None = None,
 ) -> list[Finding]:
-    """What is wrong with a checkpoint; goes on where a verification of it was cut short.
+    """Verify a checkpoint, and continue an interrupted verification.
 
-    One that was verified is only scanned for code, unless it is to be read `anew`.
+    A verified checkpoint is only scanned for code, unless `anew` is set.
     """
     if one.record is None:
         return list(one.findings)
@@ -59,24 +59,24 @@ def verify_noting(
 def note_verified(
     place: Location, directory: str, record: Record, findings: Iterable[Finding]
 ) -> None:
-    """Write down that all files of a checkpoint were read again, and what was found."""
+    """Record that all files of a checkpoint were verified, and the number of errors."""
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     _note(place, directory, record.identity, record.shards.files, errors)
 
 
 def pin(place: Location, directory: str, why: str) -> None:
-    """Keep a checkpoint from being pruned."""
+    """Protect a checkpoint from pruning."""
     place.replace(f"{directory}/{PIN}", canonical_json({"why": why}).encode())
 
 
 def unpin(place: Location, directory: str) -> None:
-    """Let a checkpoint be pruned again."""
+    """Allow a checkpoint to be pruned again."""
     place.store.delete([f"{directory}/{PIN}"])
 
 
 def _note(place: Location, directory: str, record: str, files: int, wrong: int) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # What is read may well lie where nothing can be written.
+    # The checkpoint may be on read-only storage.
     with suppress(OSError, StoreError):
         note = Verification(now, record, files, wrong, SCANNER)
         place.replace(f"{directory}/{VERIFIED}", note.to_bytes())

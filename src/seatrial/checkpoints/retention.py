@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which checkpoints are kept and which may go; deciding is pure, removing is thin.
+"""Retention: decide which checkpoints to keep, and delete the others.
 
-Whatever the policy says, the last two verified ones stay: the newest may turn out to be damaged
-between the look and the resume. Where fewer were verified, the newest others stay with them.
+Any policy keeps the last two verified checkpoints: the newest may turn out to be damaged at the
+resume. If fewer are verified, the newest unverified ones are kept too.
 """
 
 import shutil
@@ -18,40 +18,40 @@ from seatrial.checkpoints.naming import RECORD
 from seatrial.storage.location import LocalPlace, Location
 
 SAFE = 2
-"""Verified checkpoints that always stay."""
+"""Number of verified checkpoints that are always kept."""
 TORN = "torn"
-"""Why a checkpoint goes that was never committed."""
+"""The reason for deleting a checkpoint that was never committed."""
 _BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     last: int = 3
-    """The newest ones."""
+    """The number of newest checkpoints to keep."""
     every_steps: int | None = None
-    """Those at multiples of this."""
+    """Also keep the steps divisible by this."""
     best: int = 0
-    """Those with the lowest validation loss."""
+    """Also keep this many with the lowest validation loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """What happens to one checkpoint."""
+    """The decision about one checkpoint."""
 
     directory: str
     step: int
     kept: bool
     why: str
     size: int
-    """Bytes; 0 where the record does not tell."""
+    """In bytes; 0 if the record is missing or damaged."""
 
 
 def decide(
     there: Sequence[Checkpoint], aside: Mapping[str, str | None], policy: Policy
 ) -> list[RetentionDecision]:
-    """What happens to each checkpoint, newest first, and to those that were set aside."""
+    """Decide about each checkpoint, newest first, and about those that were set aside."""
     committed = [one for one in there if one.state is State.COMMITTED]
-    # Stable: the newest come first among the verified, and among the others.
+    # The sort is stable: the newest come first, both among the verified and among the others.
     safe = sorted(committed, key=lambda one: not one.verified)[:SAFE]
     measured = [one for one in committed if one.record and one.record.validation_loss is not None]
     best = sorted(measured, key=_loss)[: policy.best]
@@ -85,11 +85,11 @@ def _reason(
     safe: Sequence[Checkpoint],
     newest: int,
 ) -> str:
-    """Why a checkpoint stays; empty where it may go."""
+    """Return why a checkpoint is kept; empty if it may be deleted."""
     if one.pinned is not None:
         return _pinned(one.pinned)
     if one.state is State.TORN:
-        return "it may still be being saved" if one.step > newest else ""
+        return "the save may still be in progress" if one.step > newest else ""
     if one.state is State.DAMAGED:
         return "" if len(committed) >= SAFE else "there are too few others"
     if one in committed[: policy.last]:
@@ -104,7 +104,7 @@ def _reason(
 
 
 def retire(place: Location, decision: RetentionDecision) -> bool:
-    """Remove a checkpoint that may go; not one that was committed since that was decided."""
+    """Delete a checkpoint, unless it was committed after the decision."""
     if decision.why == TORN and look(place, decision.directory).state is State.COMMITTED:
         return False
     remove(place, decision.directory)
@@ -112,10 +112,10 @@ def retire(place: Location, decision: RetentionDecision) -> bool:
 
 
 def remove(place: Location, directory: str) -> None:
-    """Remove a checkpoint; its record first, so that half of one never counts."""
+    """Delete a checkpoint. The record goes first, so that a partial one is never valid."""
     local = Path(place.address, directory) if isinstance(place, LocalPlace) else None
     if local is not None and local.is_symlink():
-        # Of a link only the link goes.
+        # Delete only the link, not its target.
         local.unlink()
         return
     place.store.delete([f"{directory}/{RECORD}"])

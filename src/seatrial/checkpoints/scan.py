@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The scanner: decides, without torch, whether a file of a checkpoint may be loaded.
+"""The scanner: decides, without torch, if a file of a checkpoint may be loaded.
 
-Readers of zip files disagree about files that no writer writes: torch's ignores case and finds the
-directory from the end, Python's accepts a prefix, and a file that does not begin with a zip header
-goes to torch's loader for legacy pickles. So only the one form passes that every reader takes for
-the same: entries from the first byte to the directory without a gap, the directory up to the last
-byte, both in agreement.
+Readers of zip files disagree about unusual files: torch's reader ignores case and finds the
+directory from the end, Python's accepts a prefix, and torch loads a file without a zip header as a
+legacy pickle. So only the one form passes that every reader interprets in the same way: entries
+from the first byte to the directory without gaps, and the directory up to the last byte, both
+consistent.
 """
 
 import io
@@ -41,12 +41,12 @@ _FIELD = struct.Struct("<HH")
 _MAX_16, _MAX_32 = 0xFFFF, 0xFFFFFFFF
 _HAS_DESCRIPTOR, _UTF_8 = 0x0008, 0x0800
 _ZIP_64, _PADDING = 0x0001, 0x4246
-"""Kinds of extra fields; the second is torch's alignment (FB)."""
+"""Types of extra fields. The second is torch's alignment (FB)."""
 _FILE_TYPES = (0o000000, 0o100000)
-"""Types of files in the attributes of an entry: none, or a regular file."""
+"""File types in the attributes of an entry: none, or a regular file."""
 
 _SMALL_ENTRY = 4096
-"""Bytes; of what torch stores beside the pickle and the tensors."""
+"""Size limit in bytes of entries other than the pickle and the tensors."""
 _PICKLE = "data.pkl"
 _NOTES = ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
 _STORAGE = re.compile(r"data/([0-9]{1,20})", re.ASCII)
@@ -56,62 +56,57 @@ MOST_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """The bytes of an archive's entry."""
+    """The location of an archive entry."""
 
     begin: int
-    """Relative to the begin of the archive."""
+    """Relative to the start of the archive."""
     size: int
-    """Bytes."""
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedArchive:
-    """An archive that passed: what was read of it, and where its tensors are."""
+    """An archive that passed the scan: the scanned bytes, and the location of its tensors."""
 
     stream: BinaryIO
-    """The descriptor that was scanned; tensors are read from it and no other."""
+    """The scanned file. Tensors are read from it and no other."""
     offset: int
-    """Where the archive begins in the stream."""
+    """The start of the archive in the stream."""
     length: int
-    """Bytes of the archive."""
+    """Size of the archive in bytes."""
     content: ScannedPickle
     """The pickle `data.pkl`."""
     entries: dict[str, ArchiveEntry]
-    """By name, without the archive's folder."""
+    """Entries by name, without the archive's folder."""
     notes: dict[str, bytes]
     """Contents of the small entries, by name."""
     pieces: tuple[tuple[int, bytes], ...] = field(repr=False)
-    """All bytes that are not a tensor's, by where they begin; in order."""
+    """All bytes outside tensors with their positions, in order."""
 
     def open(self) -> "ArchiveView":
-        """Return the archive as a file that has the scanned bytes, whatever is on disk now."""
+        """Return the archive as a file with the scanned bytes, even if the file on disk changes."""
         return ArchiveView(self)
 
 
 class ArchiveView(io.RawIOBase):
-    """A file whose structure and pickle come from memory, and whose tensors from the stream."""
+    """A file whose structure and pickle come from memory, and its tensors from the stream."""
 
     def __init__(self, archive: ScannedArchive) -> None:
-        """Start at the first byte."""
         super().__init__()
         self._archive = archive
         self._begins = [begin for begin, _ in archive.pieces]
         self._at = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the position."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._archive.length}[whence]
         self._at = max(0, base + offset)
         return self._at
@@ -126,7 +121,7 @@ class ArchiveView(io.RawIOBase):
         return done
 
     def _part(self, target: memoryview) -> int:
-        """Read up to the next border between memory and stream."""
+        """Read up to the next boundary between memory and stream."""
         index = bisect_right(self._begins, self._at) - 1
         begin, piece = self._archive.pieces[index] if index >= 0 else (0, b"")
         inside = self._at - begin
@@ -157,12 +152,13 @@ class ArchiveView(io.RawIOBase):
 def scan_archive(
     stream: BinaryIO, *, offset: int = 0, length: int | None = None, allowed: Rules = ARCHIVE_RULES
 ) -> ScannedArchive:
-    """Check an archive of torch, or a part of a file that is one; raise UnsafeFileError.
+    """Check a torch archive, or a part of a file that is one. Raises UnsafeFileError.
 
-    Everything but the tensors is read once and kept, so that what is loaded is what was scanned.
+    Everything except the tensors is read once and kept, so that the loaded bytes are the scanned
+    ones.
     """
     if length is None:
-        # What seek returns is no answer: torch's view of an item returns the place in its file.
+        # seek's result is unreliable: torch's view of an item returns the position in its file.
         stream.seek(0, io.SEEK_END)
         length = stream.tell() - offset
     return _Scan(stream, offset, length).run(allowed)
@@ -170,14 +166,14 @@ def scan_archive(
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """An entry as the directory lists it."""
+    """An entry of the zip directory."""
 
     name: bytes
     flags: int
     crc: int
     size: int
     begin: int
-    """Where its local header begins."""
+    """The position of its local header."""
     extra: bytes
 
 
@@ -226,32 +222,32 @@ class _Scan:
         return data
 
     def _read(self, at: int, count: int) -> bytes:
-        """Read bytes that the loader gets to see, once."""
+        """Read bytes that the loader will see, once."""
         data = self._peek(at, count)
         self._pieces.append((at, data))
         return data
 
     def _refuse_other_formats(self) -> None:
         if self._length < _LOCAL.size + _LISTED.size + _END.size:
-            raise UnsafeFileError(f"it is no archive of torch: it has {self._length:,} bytes")
+            raise UnsafeFileError(f"it is not a torch archive: it has {self._length:,} bytes")
         head = self._peek(0, 4)
         if head == b"PK\x03\x04":
             return
         if head[0] == 0x80:
-            what = "it begins with a pickle (the legacy format of torch)"
+            what = "it starts with a pickle (torch's legacy format)"
         else:
-            what = "it does not begin with a zip entry"
-        raise UnsafeFileError(f"it is no archive of torch: {what}")
+            what = "it does not start with a zip entry"
+        raise UnsafeFileError(f"it is not a torch archive: {what}")
 
     def _end(self) -> tuple[int, int, int]:
-        """Return where the directory begins, its size and how many entries it has."""
+        """Return the position, the size and the number of entries of the directory."""
         most = min(self._length, _END_64.size + _LOCATOR_64.size + _END.size)
         tail = self._peek(self._length - most, most)
         magic, disk, first, here, count, size, begin, comment = _END.unpack(tail[-_END.size :])
         if magic != b"PK\x05\x06" or comment:
             raise UnsafeFileError("bytes follow the directory, or it has a comment")
         if disk or first or here != count:
-            raise UnsafeFileError("it is a part of a divided archive")
+            raise UnsafeFileError("it is part of a multi-volume archive")
         told, rest = (count, size, begin), _END.size
         if tail[_END_64.size :].startswith(b"PK\x06\x07"):
             rest = most
@@ -280,7 +276,7 @@ class _Scan:
             raise UnsafeFileError("its directory is longer than it says")
 
     def _local(self, listed: _Listed, at: int) -> ArchiveEntry:
-        """Compare the header before an entry with the directory."""
+        """Compare the local header of an entry with the directory."""
         if listed.begin != at:
             raise UnsafeFileError("its entries overlap, or bytes lie between them")
         head = self._read(at, _LOCAL.size)
@@ -292,7 +288,7 @@ class _Scan:
         long = _local_extra(extra)
         given = (crc, stored, size)
         if flags & _HAS_DESCRIPTOR:
-            # Before it has written an entry of 4 GiB, torch notes 0 as its compressed size.
+            # torch writes 0 as the compressed size until it has written an entry of 4 GiB.
             early = listed.extra[:12] + bytes(8) + listed.extra[20:]
             known = (listed.extra, early) if listed.size >= _MAX_32 else (listed.extra,)
             agreed = given == (0, 0, 0) and long in known
@@ -307,14 +303,14 @@ class _Scan:
         return ArchiveEntry(at + _LOCAL.size + names + extras, listed.size)
 
     def _descriptor(self, listed: _Listed, entry: ArchiveEntry) -> int:
-        """Compare what follows an entry with the directory; return where the next begins."""
+        """Compare the data descriptor with the directory, and return the position after it."""
         at = entry.begin + entry.size
         if not listed.flags & _HAS_DESCRIPTOR:
             return at
         form = _DESCRIPTOR_64 if listed.extra else _DESCRIPTOR
         values = form.unpack(self._read(at, form.size))
         if values != (b"PK\x07\x08", listed.crc, listed.size, listed.size):
-            raise UnsafeFileError("what follows an entry contradicts the directory")
+            raise UnsafeFileError("the data descriptor of an entry contradicts the directory")
         return at + form.size
 
     def _content(self, name: str, listed: _Listed, entry: ArchiveEntry) -> bytes:
@@ -322,7 +318,7 @@ class _Scan:
         if entry.size > largest:
             raise UnsafeFileError(f"{name} has {entry.size:,} bytes")
         data = self._read(entry.begin, entry.size)
-        # torch writes 0 where it computes none (set_crc32_options), and compares none as it loads.
+        # torch writes 0 if it computes no checksum (set_crc32_options), and checks none at load.
         if listed.crc not in (0, zlib.crc32(data)):
             raise UnsafeFileError(f"the checksum of {name} is wrong")
         return data
@@ -334,7 +330,7 @@ def _end_64(tail: bytes, at: int, told: tuple[int, int, int]) -> tuple[int, int,
     _, disk, where, disks = _LOCATOR_64.unpack_from(tail, _END_64.size)
     count, size, begin = full
     if magic != b"PK\x06\x06" or rest != _END_64.size - 12:
-        raise UnsafeFileError("its zip64 record is not one")
+        raise UnsafeFileError("its zip64 record is invalid")
     if disk or disks > 1 or this or first or here != count or where != at:
         raise UnsafeFileError("its zip64 records contradict each other")
     for short, long, limit in zip(told, full, (_MAX_16, _MAX_32, _MAX_32), strict=True):
@@ -344,7 +340,7 @@ def _end_64(tail: bytes, at: int, told: tuple[int, int, int]) -> tuple[int, int,
 
 
 def _listed(values: tuple[Any, ...], name: bytes, extra: bytes) -> _Listed:
-    """Check an entry of the directory by itself."""
+    """Check an entry of the directory on its own."""
     magic, _, _, flags, method, _, _, crc, stored, size, _, _, _, disk, _, mode, begin = values
     if magic != b"PK\x01\x02" or disk:
         raise UnsafeFileError("its directory is damaged")
@@ -363,7 +359,7 @@ def _listed(values: tuple[Any, ...], name: bytes, extra: bytes) -> _Listed:
             or extra[:4] != _FIELD.pack(_ZIP_64, form.size)
             or len(extra) != (form.size + _FIELD.size)
         ):
-            raise UnsafeFileError("an entry of its directory has extra fields of another kind")
+            raise UnsafeFileError("an entry of its directory has unknown extra fields")
         for number, one in zip(beyond, form.unpack(extra[_FIELD.size :]), strict=True):
             told[number] = one
     elif beyond:
@@ -378,7 +374,7 @@ def _zip_64(*values: int) -> bytes:
 
 
 def _local_extra(extra: bytes) -> bytes:
-    """Return the zip64 field of a local header; refuse anything beside it and torch's padding."""
+    """Return the zip64 field of a local header. Rejects all others but torch's padding."""
     found, at = b"", 0
     seen: list[int] = []
     while at < len(extra):
@@ -398,7 +394,7 @@ def _local_extra(extra: bytes) -> bytes:
 
 
 def _names(listed: list[_Listed]) -> list[str]:
-    """Return the names inside the archive's folder, each once and known."""
+    """Return the names inside the archive's folder. Rejects duplicate and unknown ones."""
     found: list[str] = []
     folders: set[str] = set()
     for one in listed:
@@ -412,11 +408,11 @@ def _names(listed: list[_Listed]) -> list[str]:
             raise UnsafeFileError(f"torch writes no entry {name!r}")
         folders.add(folder)
         found.append(name)
-    # torch compares names without case; the known ones differ by more than case.
+    # torch compares names without case; the known names differ in more than case.
     if len(folders) != 1 or len(set(found)) != len(found):
         raise UnsafeFileError("it has entries of the same name, or more than one folder")
     if _PICKLE not in found:
-        raise UnsafeFileError(f"it is no archive of torch: it has no {_PICKLE}")
+        raise UnsafeFileError(f"it is not a torch archive: it has no {_PICKLE}")
     return found
 
 

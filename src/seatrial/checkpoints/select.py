@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which checkpoint a start goes on from, as far as one reader can tell; pure.
+"""Select the checkpoint that a start resumes from, as far as one reader can tell. Pure.
 
-Candidates are tried newest first. What was passed by is told. Without a good one a run begins at
-step 0 only where nothing was ever saved: what was saved and cannot be used is a person's to decide.
+Candidates are tried newest first, and skipped ones are reported. Without a good checkpoint, a run
+starts at step 0 only if nothing was ever saved. Otherwise the user must decide.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from seatrial.findings import Finding, Severity
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """What a start wants to load."""
+    """The checkpoint that a start wants to load."""
 
     address: str
     step: int | None = None
-    """The step that somebody asked for; the newest good one when absent."""
+    """The requested step; None for the newest good one."""
     foreign: bool = False
-    """Whether weights of another make are meant: those have no record."""
+    """True for weights that Seatrial did not save, which have no record."""
     borrowed: bool = False
-    """Whether they are another run's: nothing is changed there that can stay as it is."""
+    """True if they belong to another run, which must not be changed unnecessarily."""
 
 
 def candidates(request: ResumeRequest, there: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """The checkpoints to try, best first."""
+    """Return the checkpoints to try, best first."""
     wanted = [one for one in there if request.step in (None, one.step)]
     return [one for one in wanted if one.record is not None]
 
@@ -37,21 +37,21 @@ def candidates(request: ResumeRequest, there: Sequence[Checkpoint]) -> list[Chec
 def nothing_good(
     request: ResumeRequest, there: Sequence[Checkpoint], tracked: int | None
 ) -> StopError | None:
-    """Why a start without a good checkpoint must not begin at step 0; none where it may."""
+    """Return why a start without a good checkpoint must not begin at step 0; None if it may."""
     recorded = [one for one in there if one.state is not State.TORN]
     if request.step is not None:
-        rule = f"the checkpoint of step {request.step} is asked for, and cannot be used."
-        fix = "Ask for another step, or for none: the newest good one is then taken."
+        rule = f"the requested checkpoint of step {request.step} cannot be used."
+        fix = "Request another step, or none to use the newest good checkpoint."
         code = CheckpointCode.NONE_GOOD
     elif recorded:
-        rule = f"none of {len(recorded)} checkpoints can be used; the findings before say why."
-        fix = "Restore one from a copy, or move them away to begin at step 0."
+        rule = f"none of {len(recorded)} checkpoints can be used; the findings above state why."
+        fix = "Restore one from a copy, or move them away to start at step 0."
         code = CheckpointCode.NONE_GOOD
     elif tracked is not None and not request.foreign:
-        rule = "there are checkpoints without a record, which nobody has verified."
+        rule = "there are checkpoints without a record, which cannot be verified."
         fix = (
-            "Give this run a location of its own; or, if they are yours and whole, take their "
-            "weights up as initial_weights. Move them away to begin at step 0."
+            "Use another location for this run. If they are yours and complete, use them as "
+            "initial_weights. To start at step 0, move them away."
         )
         code = CheckpointCode.UNRECORDED
     else:
@@ -60,11 +60,11 @@ def nothing_good(
 
 
 def tracker_finding(request: ResumeRequest, chosen: int, tracked: int | None) -> Finding | None:
-    """What is wrong with the engine's tracker, which is then replaced."""
+    """Report a wrong step in the engine's tracker, which is then replaced."""
     if tracked in (None, chosen) or request.step is not None:
         return None
-    said = "holds no step" if tracked == -1 else f"names step {tracked}"
-    rule = f"the engine's tracker {said}, and step {chosen} is the newest good one."
+    said = "contains no step" if tracked == -1 else f"names step {tracked}"
+    rule = f"the engine's tracker {said}, but step {chosen} is the newest good one."
     where = f"{request.address}/latest_checkpointed_iteration.txt"
-    fix = "Nothing needs doing: it is replaced."
+    fix = "No action needed: it is replaced."
     return found(CheckpointCode.TRACKER, where, rule, fix, severity=Severity.WARNING)

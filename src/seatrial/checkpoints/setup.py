@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint's state belongs to: the facts that decide whether it can be resumed."""
+"""The configuration that a checkpoint's state depends on, which decides if it can be resumed."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,101 +11,100 @@ from seatrial.planning.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The dimensions that the tensors have."""
+    """The dimensions of the tensors."""
 
     layers: int
     hidden_size: int
     ffn_hidden_size: int
-    """Width of the feed-forward part."""
+    """Width of the feed-forward layers."""
     heads: int
     kv_heads: int
-    """Heads of keys and values."""
+    """Number of key and value heads."""
     head_dim: int
-    """Width of a head."""
     positions: str
-    """Kind of positions, by the engine's name."""
+    """The position embedding type, by the engine's name."""
     max_positions: int
-    """Length of the table of learned positions; 0 where there is none."""
+    """Length of the learned position table; 0 if there is none."""
     norm: str
-    """Kind of normalisation, by the engine's name."""
+    """The normalisation type, by the engine's name."""
     gated: bool
-    """Whether the feed-forward part is gated (SwiGLU)."""
+    """True for a gated feed-forward layer (SwiGLU)."""
     linear_bias: bool
-    """Whether linear layers have a bias."""
+    """True if linear layers have a bias."""
     qkv_bias: bool
-    """Whether queries, keys and values have one."""
+    """True if queries, keys and values have a bias."""
     qk_norm: bool
-    """Whether queries and keys are normalised."""
+    """True if queries and keys are normalised."""
     tied_embeddings: bool
-    """Whether the first and the last embedding are one."""
+    """True if input and output embeddings are shared."""
     padded_vocab_size: int
-    """Rows of the embedding, padding included."""
+    """Rows of the embedding, including padding."""
     experts: int
-    """Experts of a layer; 0 in a dense model."""
+    """Experts per layer; 0 for a dense model."""
     dense_layers: int
     """Leading layers without experts."""
     expert_ffn_hidden_size: int
     """Width of an expert."""
     shared_expert_ffn_hidden_size: int
-    """Width of the shared expert; 0 without one."""
+    """Width of the shared expert; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedConstants:
-    """What decides what the model computes, and has no tensor of its own: any of it loads."""
+    """Constants that affect the model's output but are not tensors: any value loads."""
 
     rotary_base: float
-    """Base of the rotation of positions; 0 where none are rotated."""
+    """Base of the rotary embedding; 0 if there is none."""
     rotary_percent: float
-    """Share of each head that is rotated."""
+    """Fraction of each head that is rotated."""
     rotary_scaling: float
-    """Factor by which the rotation is stretched for longer texts; 0 where it is not."""
+    """Scaling factor of the rotary embedding for longer contexts; 0 if there is none."""
     norm_epsilon: float
-    """What keeps a normalisation from dividing by nothing."""
+    """Added in normalisations to avoid division by zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataOrder:
-    """What decides which sample comes when."""
+    """The settings that determine the order of samples."""
 
     blend: tuple[str, ...]
-    """Weights and paths of the data sets, as the engine is given them; empty for mock data."""
+    """Weights and paths of the data sets, as passed to the engine; empty for mock data."""
     sizes: tuple[int, ...]
-    """Bytes of the token files of the blend; empty where they were not looked at."""
+    """Sizes of the blend's token files in bytes; empty if unknown."""
     split: str
-    """Shares of training, validation and test."""
+    """Proportions of training, validation and test."""
     seed: int
     """The seed of the shuffle."""
     sequence_length: int
-    """Tokens of a sample."""
+    """Tokens per sample."""
     train_samples: int
-    """Samples of the whole run: the engine shuffles as many epochs as they take."""
+    """Samples of the whole run. The engine shuffles enough epochs for them."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest that two runs share when they read the same samples in the same order."""
+        """A digest that is equal if two runs read the same samples in the same order."""
         return digest(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSchedule:
-    """The learning rate over the run, which the engine compares when it loads a checkpoint."""
+    """The learning rate schedule, which the engine compares when it loads a checkpoint."""
 
     peak: float
-    """The highest rate."""
+    """The highest learning rate."""
     minimum: float
-    """The lowest rate after the warm-up."""
+    """The lowest learning rate after the warm-up."""
     style: str
-    """How it falls, by the engine's name."""
+    """The decay style, by the engine's name."""
     warmup_samples: int
-    """Sequences of the warm-up."""
+    """Length of the warm-up in sequences."""
     decay_samples: int
-    """Sequences after which the lowest rate is reached."""
+    """Number of sequences after which the learning rate reaches its minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What wrote the checkpoint."""
+    """The software that wrote the checkpoint."""
 
     seatrial: str
     engine: str
@@ -115,54 +114,52 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The facts about a run that its checkpoints depend on."""
+    """The configuration of a run that its checkpoints depend on."""
 
     layout: Layout
-    """How it is spread."""
     model: ModelShape
     data_order: DataOrder
-    """What is read when."""
     tokenizer: str
-    """The tokenizer, as the engine is given it."""
+    """The tokenizer, as passed to the engine."""
     precision: str
-    """`fp32`, `bf16` or `fp16`: which copies of the weights there are."""
+    """`fp32`, `bf16` or `fp16`. It determines which copies of the weights exist."""
     checkpoint_format: str
-    """The engine's format of checkpoints."""
+    """The engine's checkpoint format."""
     optimizer: str
     optimizer_sharding: str
-    """How its state is kept: `none`, or the engine's sharding type."""
+    """How the optimizer state is stored: `none`, or the engine's sharding type."""
     global_batch_size: int
-    """Sequences a step."""
+    """Sequences per step."""
     versions: Versions
-    """What wrote it, or would."""
+    """The software that wrote it, or would write it."""
     schedule: SavedSchedule | None = None
-    """The learning rate; absent in records from before it was written down."""
+    """The learning rate schedule; None in old records."""
     constants: SavedConstants | None = None
-    """Constants of the model; absent in such records too, and for engines that do not tell."""
+    """Constants of the model; None in old records, and for engines that do not report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFormat:
-    """What an engine can do with the checkpoints of a setup, and how they are stored."""
+    """The format of a setup's checkpoints, and what the engine can do with them."""
 
     has_tensor_list: bool = True
-    """Whether a list of tensors tells what lies in which file; else every file is an archive."""
+    """True if a list of tensors maps them to files; otherwise every file is an archive."""
     is_detected: bool = False
-    """Whether a run that saves in another format loads it all the same."""
+    """True if a run that saves in another format can load it."""
     is_bound_to_layout: bool = False
-    """Whether it loads only into the layout that saved it."""
+    """True if only the layout that saved it can load it."""
     is_reshardable: bool = True
-    """Whether another tp and pp can load it."""
+    """True if it can be loaded with another tp and pp."""
     has_flexible_padding: bool = False
-    """Whether the weights load into an embedding with more or fewer rows of padding."""
+    """True if the weights load into an embedding with more or fewer rows of padding."""
     optimizer_names: str = ""
-    """By which names the optimizer's state is kept, where there are several kinds of them."""
+    """The naming scheme of the optimizer state, if the engine has several."""
     has_expert_optimizer: bool = False
-    """Whether experts, where there are any, have an optimizer of their own in this layout."""
+    """True if experts, if there are any, have a separate optimizer in this layout."""
 
 
 def setup_to_dict(setup: Setup) -> dict[str, Any]:
-    """The facts as they are stored; what older records did not have is left out of theirs."""
+    """Serialize the setup. Omits fields that old records lack."""
     values = asdict(setup)
     values["layout"]["world_size"] = setup.layout.world_size
     for name in ("schedule", "constants"):
@@ -172,7 +169,7 @@ def setup_to_dict(setup: Setup) -> dict[str, Any]:
 
 
 def setup_from_dict(values: dict[str, Any]) -> Setup:
-    """The facts as they were stored; KeyError or TypeError where they are others."""
+    """Parse a setup. Raises KeyError or TypeError if it is malformed."""
     order = values["data_order"]
     parts: dict[str, Any] = {
         "layout": _layout_from_dict(values["layout"]),
@@ -190,11 +187,11 @@ def setup_from_dict(values: dict[str, Any]) -> Setup:
 
 
 def _layout_from_dict(values: dict[str, Any]) -> Layout:
-    """The layout as it was stored; ValueError where its sizes are no layout of so many ranks."""
+    """Parse the layout. Raises ValueError if its sizes do not match the number of ranks."""
     sizes = dict(values)
     ranks = sizes.pop("world_size")
     if not all(type(size) is int for size in sizes.values()):
-        raise ValueError("a size of the layout is no number")
+        raise ValueError("a size of the layout is not a number")
     layout = Layout(**sizes)
     if layout.world_size != ranks:
         raise ValueError(f"a layout of {layout.world_size} ranks on {ranks}")

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts of a run's processes, written down beside its checkpoints.
+"""Starts of a run's processes, recorded next to its checkpoints.
 
-Every start takes the next number, its incarnation, by creating a file that only one can create.
-Whoever finds a higher number than its own has been replaced, and may not commit any more. The same
-files tell how many starts have come to nothing, so that the count outlives pods.
+Every start takes the next number, its incarnation, by atomically creating a file. A process that
+finds a higher number than its own has been replaced, and must not commit any more. The same files
+show how many starts made no progress, so that this count outlives pods.
 """
 
 import re
@@ -27,7 +27,7 @@ _TRIES = 1000
 
 
 class StaleStartError(SeatrialError):
-    """A process of an earlier start wanted to commit; the text names the start that replaced it."""
+    """A process of an earlier start tried to commit. The message names the later start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,48 +35,49 @@ class Start:
     """One start of a run's processes."""
 
     incarnation: int
-    """Its number; the first is 1."""
+    """Its number, starting at 1."""
     attempt: str
-    """The attempt that it belongs to; empty where nobody said."""
+    """The attempt that it belongs to; empty if unknown."""
     newest_step: int
-    """The step of the newest checkpoint that was not known to be damaged when it started; 0 without
-    any."""
+    """The newest step at its start whose checkpoint was not known to be damaged; 0 if there was
+    none."""
     started_at: str
-    """When, in UTC."""
+    """UTC."""
 
     def to_bytes(self) -> bytes:
-        """The start as it is stored."""
         return canonical_json(asdict(self)).encode()
 
 
 def claim(place: Location, attempt: str, newest_step: int) -> Start:
-    """Take the next incarnation: from here on, no earlier start can commit."""
+    """Take the next incarnation. From now on, no earlier start can commit."""
     number = newest_incarnation(place) + 1
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for candidate in range(number, number + _TRIES):
         start = Start(candidate, attempt, newest_step, now)
         if place.store.create(_path(candidate), start.to_bytes()):
             return start
-    raise SeatrialError(f"{place.address}/{STARTS}: no number is free. Look at who starts there.")
+    raise SeatrialError(
+        f"{place.address}/{STARTS}: no free start number. Check which processes start there."
+    )
 
 
 def newest_incarnation(place: Location) -> int:
-    """The number of the last start; 0 before the first."""
+    """Return the number of the last start; 0 if there was none."""
     return max(_numbers(place), default=0)
 
 
 def refuse_stale(place: Location, incarnation: int) -> None:
-    """Raise StaleStartError when a later start has begun."""
+    """Raise StaleStartError if there is a later start."""
     newest = newest_incarnation(place)
     if newest > incarnation:
         raise StaleStartError(
             f"{CheckpointCode.STALE} {place.address}: start {incarnation} of this run was replaced "
-            f"by start {newest}, and may not save any more. End its processes."
+            f"by start {newest} and must not save any more. Stop its processes."
         )
 
 
 def read_starts(place: Location, last: int) -> list[Start]:
-    """The last starts, oldest first; one whose file cannot be read is left out."""
+    """Return the last starts, oldest first, without those whose file cannot be read."""
     numbers = sorted(_numbers(place))[-last:]
     starts = []
     for number in numbers:
@@ -90,10 +91,10 @@ def read_starts(place: Location, last: int) -> list[Start]:
 def no_progress(
     starts: list[Start], address: str, allowed: int = FRUITLESS_STARTS
 ) -> Finding | None:
-    """The finding that stops a run, when its last starts have come to no new checkpoint.
+    """Return the finding that stops a run whose last starts produced no new checkpoint.
 
-    The last of the given starts is the present one. A new attempt begins to count anew: a person
-    has looked at the run in between.
+    The last of the given starts is the current one. A new attempt resets the count, because a user
+    has intervened.
     """
     present = starts[-1]
     fruitless = 0
@@ -104,10 +105,10 @@ def no_progress(
     if fruitless < allowed:
         return None
     rule = (
-        f"{fruitless} starts in a row came to no checkpoint after step {present.newest_step}; "
-        "another would come to none either."
+        f"{fruitless} starts in a row produced no checkpoint after step {present.newest_step}; "
+        "another start would not either."
     )
-    fix = "See why they ended (seatrial logs), mend it, and launch again."
+    fix = "Find out why they ended (seatrial logs), fix it, and launch again."
     return found(CheckpointCode.NO_PROGRESS, address, rule, fix, str(fruitless))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Why a worker does not start, or stops, and with which exit code: a restart would not help."""
+"""Exit codes of a worker for which a restart would not help."""
 
 from enum import IntEnum
 
@@ -9,25 +9,24 @@ from seatrial.findings import Finding
 
 
 class StopCode(IntEnum):
-    """Exit codes of a worker that should not be started again as it is."""
+    """Exit codes of a worker that should not be restarted unchanged."""
 
     NO_PROGRESS = 81
-    """Several starts in a row have come to no new checkpoint."""
+    """Several starts in a row produced no new checkpoint."""
     NO_CHECKPOINT = 82
-    """What the run is to begin or go on from is there and cannot be used, or cannot be had."""
+    """The checkpoint to start or resume from cannot be used or cannot be fetched."""
     STALE = 83
     """A later start has replaced this one."""
 
 
 class StopError(SeatrialError):
-    """The worker must end; its finding says why."""
+    """The worker must exit. The message is its finding."""
 
     def __init__(self, code: StopCode, said: str) -> None:
-        """Keep the exit code and what to say."""
         self.code = code
         super().__init__(said)
 
 
 def stop(code: StopCode, finding: Finding) -> StopError:
-    """The error that ends a worker with a finding."""
+    """Return the error that ends a worker with a finding."""
     return StopError(code, f"{finding.code} {finding.one_line()}")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensors a checkpoint holds, and in which pieces; read without torch, running nothing.
+"""The tensors of a checkpoint and their chunks, read without torch and without running code.
 
-The pieces are items of checkpoint shards: each is an archive of torch. Nothing here compares
-digests: a checkpoint is verified before.
+The chunks are items of checkpoint shards. Each is a torch archive. This module does not compare
+digests: verify the checkpoint first.
 """
 
 import io
@@ -19,7 +19,7 @@ from seatrial.checkpoints.scan import ScannedArchive, scan_archive
 from seatrial.storage.location import Location
 
 EXTRA_STATE = "_extra_state"
-"""How torch names what a layer keeps beside its tensors; those of FP8 are pickles in bytes."""
+"""torch's name for non-tensor state of a layer. For FP8 it is a pickle, stored as bytes."""
 _BUFFER = Name("_io", "BytesIO")
 _REBUILT = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")
 _BYTES = ("ByteStorage", "CharStorage")
@@ -27,33 +27,33 @@ _BYTES = ("ByteStorage", "CharStorage")
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """One tensor or object, and where it lies."""
+    """A tensor or object, and its location."""
 
     name: str
     """The engine's name for it, such as `decoder.layers.0.weight`."""
     file: str
     """The checkpoint shard."""
     offset: int
-    """Where it begins in that file, in bytes."""
+    """Offset in that file, in bytes."""
     length: int
-    """Bytes."""
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a tensor, as one rank wrote it."""
+    """A part of a tensor, as written by one rank."""
 
     offsets: tuple[int, ...]
-    """Where it begins in the whole tensor."""
+    """Its position in the whole tensor."""
     sizes: tuple[int, ...]
     item: StoredItem
-    """Where its bytes are."""
+    """The location of its bytes."""
     plain: bool = False
-    """Whether they are the numbers alone; else an archive of torch that holds them."""
+    """True if the bytes are raw numbers; otherwise they are a torch archive."""
 
 
 Places = dict[tuple[str, tuple[int, ...]], StoredItem]
-"""Where each item is, by its name and where it begins in its tensor."""
+"""Items by tensor name and position in the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,23 @@ class StoredTensor:
 
     name: str
     dtype: str
-    """Its type, by torch's name."""
+    """torch's name of the data type."""
     shape: tuple[int, ...]
-    """Its whole shape, whoever wrote it."""
+    """The shape of the whole tensor."""
     chunks: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a checkpoint holds."""
+    """The contents of a checkpoint."""
 
     tensors: dict[str, StoredTensor]
     arguments: dict[str, Any]
-    """The engine's arguments, as far as they are plain values; anything else is a stand-in."""
+    """The engine's arguments. Values that are not plain data are stand-ins."""
 
 
 def listed(place: Location, directory: str) -> tuple[dict[str, StoredTensor], Places]:
-    """The tensors that torch's list of a verified checkpoint names, and where every item is."""
+    """Return the tensors in torch's list of a verified checkpoint, and where each item is."""
     read = _scanned_list(place.store.read(f"{directory}/{METADATA}"))
     try:
         places = {_key(index): _item(index, at) for index, at in read.storage_data.items()}
@@ -99,12 +99,12 @@ def _key(index: Any) -> tuple[str, tuple[int, ...]]:
 def _item(index: Any, at: Any) -> StoredItem:
     values = (index.fqn, at.relative_path, at.offset, at.length)
     if tuple(map(type, values)) != (str, str, int, int) or at.offset < 0 or at.length < 0:
-        raise ValueError("an item without a place")
+        raise ValueError("an item without a location")
     return StoredItem(*values)
 
 
 def _sizes(size: Any) -> tuple[int, ...]:
-    """The numbers of a stand-in for torch's Size."""
+    """Return the numbers of a stand-in for torch.Size."""
     if size is None:
         return ()
     numbers = size.arguments[0] if isinstance(size, Made) else size
@@ -116,12 +116,12 @@ def _tensor(name: str, told: Any, places: Places) -> Any:
         Chunk(_sizes(one.offsets), _sizes(one.sizes), places[name, _sizes(one.offsets)])
         for one in told.chunks
     )
-    # The first of the properties is the type.
+    # The first property is the data type.
     return StoredTensor(name, told.properties.state[0].name, _sizes(told.size), chunks)
 
 
 def stored_items(metadata: bytes) -> list[StoredItem]:
-    """Everything that the engine's list of tensors points at, in order of place."""
+    """Return all items that the engine's list of tensors references, ordered by location."""
     read = _scanned_list(metadata)
     try:
         items = [_item(index, at) for index, at in read.storage_data.items()]
@@ -131,7 +131,7 @@ def stored_items(metadata: bytes) -> list[StoredItem]:
 
 
 def scan_items(stream: BinaryIO, items: Iterable[StoredItem]) -> None:
-    """Scan items of a shard; raise UnsafeFileError for the first that must not be loaded."""
+    """Scan items of a shard. Raises UnsafeFileError for the first that must not be loaded."""
     for item in items:
         _scan_item(stream, item)
 
@@ -147,7 +147,7 @@ def _scan_item(stream: BinaryIO, item: StoredItem) -> ScannedArchive:
 
 
 def _extra_states(name: str, value: Any) -> Iterator[Made]:
-    """Yield what an archive holds under the name of an extra state, which layers unpickle."""
+    """Yield the objects under the name of an extra state, which layers unpickle."""
     waiting, seen = [(EXTRA_STATE in name, value)], set()
     while waiting:
         is_inside, one = waiting.pop()
@@ -161,7 +161,7 @@ def _extra_states(name: str, value: Any) -> Iterator[Made]:
 
 
 def _scan_extra_state(archive: ScannedArchive, held: Made) -> None:
-    """Scan the pickle that is in the bytes of a tensor, or the archive that is in a buffer."""
+    """Scan the pickle in the bytes of a tensor, or the archive in a buffer."""
     if held.kind == _BUFFER and held.state and held.state[0]:
         scan_archive(io.BytesIO(held.state[0]))
     if held.kind.name not in _REBUILT or held.arguments[0].kind not in _BYTES:
@@ -171,10 +171,10 @@ def _scan_extra_state(archive: ScannedArchive, held: Made) -> None:
     if shape == (0,):
         return
     if len(shape) != 1 or steps != (1,):
-        raise UnsafeFileError("the bytes of an extra state do not lie in one piece")
+        raise UnsafeFileError("the bytes of an extra state are not contiguous")
     if shape[0] > LARGEST_PICKLE:
         raise UnsafeFileError(f"an extra state has {shape[0]:,} bytes")
-    # The scanner has seen to it that the tensor lies inside its storage.
+    # The scanner has already checked that the tensor is inside its storage.
     archive.stream.seek(archive.offset + archive.entries[f"data/{storage.key}"].begin + offset)
     scan_pickle(archive.stream.read(shape[0]), EXTRA_STATE_RULES)
 
@@ -184,6 +184,6 @@ def _scanned_list(metadata: bytes) -> Any:
 
 
 def read_stored(place: Location, directory: str, item: StoredItem) -> Any:
-    """Read an item that is no tensor; UnsafeFileError if it names something unknown."""
+    """Read an item that is not a tensor. Raises UnsafeFileError if it contains unknown names."""
     with place.open(f"{directory}/{item.file}") as stream:
         return _scan_item(stream, item).content.value

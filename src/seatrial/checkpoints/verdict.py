@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run can go on from a checkpoint, and what would change if it did; pure."""
+"""Decide if a run can resume from a checkpoint, and what would change. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -17,45 +17,44 @@ from seatrial.checkpoints.setup import (
 
 
 class Resume(StrEnum):
-    """What going on would mean, from the best to the worst."""
+    """The effect of a resume, from best to worst."""
 
     SAFE = "safe"
-    """The run goes on as if nothing had happened."""
+    """The run continues as if it had not been interrupted."""
     RESHARDED = "safe with resharding"
-    """The state is cut anew for another layout; losses agree up to rounding."""
+    """The state is resharded for another layout. Losses agree up to rounding."""
     DATA_CHANGES = "data order changes"
-    """It can be loaded, and other samples come than would have come."""
+    """The checkpoint loads, but the run reads other samples than it would have."""
     MODEL_CHANGES = "model changes"
-    """It can be loaded, and the model computes something else from there on."""
+    """The checkpoint loads, but the model computes something else from then on."""
     IMPOSSIBLE = "impossible"
     """The engine cannot load it into this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeReason:
-    """One difference and what it means."""
+    """One difference and its effect."""
 
     outcome: Resume
-    """What it alone would make of the resume."""
+    """The effect of this difference alone."""
     what: str
     saved: str
     wanted: str
-    """How the run wants it."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeVerdict:
-    """The answer and its reasons."""
+    """The verdict and its reasons."""
 
     outcome: Resume
-    """The worst of all reasons."""
+    """The worst outcome of all reasons."""
     reasons: tuple[ResumeReason, ...]
-    """Every difference, the worst first."""
+    """All differences, worst first."""
 
 
 def verdict(saved: Setup, wanted: Setup) -> ResumeVerdict:
-    """Whether a run that wants one setup can go on from a checkpoint of another."""
+    """Decide if a run with one setup can resume from a checkpoint with another."""
     order = list(Resume)
     reasons = sorted(_reasons(saved, wanted), key=lambda reason: -order.index(reason.outcome))
     worst = reasons[0].outcome if reasons else Resume.SAFE
@@ -63,7 +62,7 @@ def verdict(saved: Setup, wanted: Setup) -> ResumeVerdict:
 
 
 def other_model(saved: Setup, wanted: Setup) -> list[ResumeReason]:
-    """Why two setups compute something else from the same tokens; nothing where they do not."""
+    """Return why two setups compute different outputs for the same tokens; empty if they do not."""
     found = [one for one in _model(saved, wanted) if one.outcome is Resume.IMPOSSIBLE]
     if saved.constants is not None and wanted.constants is not None:
         found += _constants(saved.constants, wanted.constants)
@@ -79,12 +78,12 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     yield from _data(saved.data_order, wanted.data_order)
     if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
         sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
-        meaning = "the same samples come in other steps."
+        meaning = "the same samples are in other steps."
         yield ResumeReason(Resume.DATA_CHANGES, "global batch size", *sizes, meaning)
     if saved.schedule is not None and wanted.schedule is not None:
         yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
-        meaning = "the same numbers would stand for other words."
+        meaning = "the same token ids would mean other text."
         yield ResumeReason(
             Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning
         )
@@ -102,7 +101,7 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         if field.name == _PADDING and format_of(saved).has_flexible_padding:
             meaning = "the optimizer's buffers have another length."
             if format_of(saved).is_reshardable:
-                outcome, meaning = Resume.RESHARDED, "rows of padding are added or left out."
+                outcome, meaning = Resume.RESHARDED, "rows of padding are added or removed."
         yield ResumeReason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
 
 
@@ -110,7 +109,7 @@ def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[Resume
     for field in fields(SavedConstants):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
-            meaning = "no tensor tells, so it loads; the weights were trained with the other."
+            meaning = "it loads, but the weights were trained with the other value."
             name = field.name.replace("_", " ")
             yield ResumeReason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
 
@@ -119,10 +118,10 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     one, other = saved.checkpoint_format, wanted.checkpoint_format
     known, asked = format_of(saved), format_of(wanted)
     if one != other and not known.is_detected:
-        meaning = "the engine reads one format or the other."
+        meaning = "the engine reads only its configured format."
         yield ResumeReason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
     if saved.optimizer != wanted.optimizer:
-        meaning = "its state is another."
+        meaning = "the optimizer state is different."
         yield ResumeReason(
             Resume.IMPOSSIBLE, "optimizer", saved.optimizer, wanted.optimizer, meaning
         )
@@ -133,7 +132,7 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         )
     one, other = saved.optimizer_sharding, wanted.optimizer_sharding
     if (one == "none") != (other == "none") or known.optimizer_names != asked.optimizer_names:
-        meaning = "the optimizer's state is named otherwise."
+        meaning = "the optimizer state has other names."
         yield ResumeReason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
 
 
@@ -145,29 +144,31 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     model_cut = (one.tp_size, one.pp_size) != (other.tp_size, other.pp_size)
     names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
     if known.is_bound_to_layout:
-        meaning = "the engine's old format has a file a rank, which loads only into the same ranks."
+        meaning = (
+            "the engine's old format has one file per rank, and loads only into the same ranks."
+        )
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     elif model_cut and not known.is_reshardable:
         meaning = (
-            f"the optimizer's state was saved as {saved.optimizer_sharding}, which loads only "
+            f"the optimizer state was saved as {saved.optimizer_sharding}, which loads only "
             "into the same tp and pp."
         )
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     elif saved.model.experts and known.has_expert_optimizer != asked.has_expert_optimizer:
-        meaning = "the experts have an optimizer of their own in one of the layouts, and not both."
+        meaning = "the experts have a separate optimizer in only one of the layouts."
         yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
     else:
-        drawn = " Dropout draws anew, as tp or pp change." if model_cut else ""
-        meaning = f"the state is cut anew; losses agree up to rounding.{drawn}"
+        drawn = " Dropout masks change, because tp or pp changes." if model_cut else ""
+        meaning = f"the state is resharded; losses agree up to rounding.{drawn}"
         yield ResumeReason(Resume.RESHARDED, "layout", *names, meaning)
 
 
 _DATA_MEANING = {
-    "blend": "other data, or the same in other shares.",
-    "split": "the borders between training and validation move.",
-    "seed": "samples are shuffled otherwise.",
-    "sequence_length": "samples are cut otherwise.",
-    "train_samples": "the engine shuffles for the length of the run, so the order is another.",
+    "blend": "other data, or other blend weights.",
+    "split": "the boundary between training and validation moves.",
+    "seed": "samples are shuffled differently.",
+    "sequence_length": "samples are split differently.",
+    "train_samples": "the engine shuffles for the length of the run, so the order changes.",
     "sizes": "the files have other sizes: their content has changed.",
 }
 
@@ -179,7 +180,7 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[ResumeReason]:
         if one == other or unseen:
             continue
         if field.name == "blend" and any(word.startswith("@") for word in (*one, *other)):
-            # The file with the blend cannot be read from here; the worker compares it again.
+            # The blend file cannot be read from here. The worker compares it again.
             continue
         name = "data" if field.name == "sizes" else field.name.replace("_", " ")
         yield ResumeReason(
@@ -195,16 +196,16 @@ _BY_FIELD = {
     "decay_samples": "decay",
 }
 SCHEDULE_NAMES = frozenset(_BY_FIELD.values())
-"""What a reason about the learning rate speaks of."""
+"""The settings that a reason about the learning rate can name."""
 
 
 def _schedule(saved: SavedSchedule, wanted: SavedSchedule) -> Iterator[ResumeReason]:
-    """The engine stops at any difference (`OptimizerParamScheduler._check_and_set`, 0.19.2)."""
+    """The engine rejects any difference (`OptimizerParamScheduler._check_and_set`, 0.19.2)."""
     for field in fields(SavedSchedule):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
             unit = " samples" if field.name.endswith("_samples") else ""
-            meaning = "the engine compares it when it loads, and stops at a difference."
+            meaning = "the engine compares it at load, and rejects a difference."
             shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
             yield ResumeReason(Resume.IMPOSSIBLE, _BY_FIELD[field.name], *shown, meaning)
 

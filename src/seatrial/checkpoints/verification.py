@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a checkpoint is what was saved: every file read again and compared with the record.
+"""Verify a checkpoint: read every file and compare it with the record.
 
-Nothing is unpickled before the file that holds it has been compared. What is wrong becomes a
-finding; a checkpoint without findings of severity error is good.
+No pickle is read before its file has been compared. Problems become findings; a checkpoint without
+findings of severity error is good.
 """
 
 import hashlib
@@ -44,26 +44,26 @@ from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import StoreError
 
 BLOCK = 1 << 20
-"""Bytes read at a time."""
+"""Bytes per read."""
 AHEAD = 4
-"""Files in hand for each thread."""
+"""Files queued per thread."""
 RESTORE = "Resume from another checkpoint, or restore the file from a copy."
 
 Tell = Callable[[int, int], None]
-"""Told how many files and bytes are done."""
+"""Progress callback: the number of files and bytes done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which of the files to read, where several readers divide them."""
+    """The files to read if several readers divide them."""
 
     part: int = 0
     """The number of this reader."""
     parts: int = 1
-    """How many readers there are."""
+    """The number of readers."""
 
     def has(self, index: int) -> bool:
-        """Whether the file of that number is this reader's."""
+        """True if this reader reads the file with this index."""
         return index % self.parts == self.part
 
 
@@ -71,16 +71,16 @@ WHOLE = Share()
 
 
 def read_record(place: Location, directory: str) -> tuple[Record | None, list[Finding]]:
-    """The record of a checkpoint, and what is wrong with it; no record and no finding is torn."""
+    """Return the record of a checkpoint, or None and the reason."""
     where = f"{place.address}/{directory}/{RECORD}"
     try:
         with place.open(f"{directory}/{RECORD}") as stream:
             data = stream.read(LARGEST_RECORD + 1)
     except (FileNotFoundError, NotADirectoryError):
-        rule = "the save did not come to its end: there is no record."
+        rule = "the save was interrupted: there is no record."
         fix = (
-            "Nothing needs doing; a resume passes it by. Saving the step again removes what is "
-            "there, and prune does when a newer one is committed."
+            "No action needed: a resume skips it. Saving the step again deletes these files, and "
+            "so does prune once there is a newer checkpoint."
         )
         return None, [found(CheckpointCode.TORN, where, rule, fix, severity=Severity.WARNING)]
     except (OSError, StoreError) as error:
@@ -88,19 +88,18 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
     try:
         record = record_from_bytes(data)
     except RecordError as error:
-        rule = f"the record is not what was written: {error}."
+        rule = f"the record is damaged: {error}."
         return None, [found(CheckpointCode.RECORD, where, rule, RESTORE)]
     if record.step != step_of(directory):
-        rule = f"the record is of step {record.step}."
+        rule = f"the record belongs to step {record.step}."
         return None, [found(CheckpointCode.OTHER_STEP, where, rule, RESTORE, str(record.step))]
     return record, []
 
 
 class Verifier:
-    """Reads a checkpoint again."""
+    """Compares the files of a checkpoint with its record."""
 
     def __init__(self, place: Location, directory: str, record: Record, threads: int = 0) -> None:
-        """Compare the files of a directory with its record."""
         self._place = place
         self._directory = directory
         self._record = record
@@ -112,10 +111,10 @@ class Verifier:
     def verify(
         self, share: Share = WHOLE, skip: int = 0, tell: Tell | None = None
     ) -> list[Finding]:
-        """What is wrong with the files of a share.
+        """Return the problems of the files of a share.
 
-        The first `skip` of the list are not compared again. Their pickles are scanned all the
-        same: whoever can write a file can write the note that says how many were compared.
+        Does not compare the first `skip` files again. It still scans their pickles: whoever can
+        write a file can also write the note that states how many files were compared.
         """
         findings = self._frame()
         if findings:
@@ -141,14 +140,14 @@ class Verifier:
             yield from read_list(stream, self._record.shards)
 
     def _listed_again(self, findings: list[Finding]) -> Iterator[ShardFile]:
-        """The list once more; that it cannot be read any more is one of the findings."""
+        """Read the list again. An error now becomes a finding."""
         try:
             yield from self._listed()
         except (ShardListError, OSError, StoreError) as error:
             findings.append(self._bad_list(error))
 
     def _frame(self) -> list[Finding]:
-        """What is wrong with the list, with names that do not belong, and with the metadata."""
+        """Check the list, files outside the list, and the metadata."""
         listed: dict[str, int] = {}
         metadata: ShardFile | None = None
         try:
@@ -165,8 +164,8 @@ class Verifier:
     def _bad_list(self, error: Exception) -> Finding:
         where = self._where(self._list)
         if isinstance(error, ShardListError | FileNotFoundError):
-            said = "it is not there" if isinstance(error, OSError) else str(error)
-            rule = f"the list of checkpoint shards is not what was written: {said}."
+            said = "it does not exist" if isinstance(error, OSError) else str(error)
+            rule = f"the list of checkpoint shards is damaged: {said}."
             return found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)
         return unreadable(where, error)
 
@@ -174,22 +173,22 @@ class Verifier:
         for name in self._place.names(self._directory):
             known = name in listed or name in OURS or is_left_behind(name)
             if not known and engine_reads(name):
-                rule = "the engine would read this file, and the record does not name it."
-                fix = "Find out who put it there; remove it, or resume from another checkpoint."
+                rule = "the engine would read this file, but it is not in the record."
+                fix = "Find out where it came from. Delete it, or resume from another checkpoint."
                 yield found(CheckpointCode.UNLISTED, self._where(name), rule, fix, name)
 
     def _metadata(self, metadata: ShardFile | None, listed: Mapping[str, int]) -> list[Finding]:
-        """Compare the engine's list of tensors, and only then look what it points at."""
+        """Compare the engine's list of tensors with the record, and only then read it."""
         where = self._where(METADATA)
         has_list = format_of(self._record.setup).has_tensor_list
         for name, size in listed.items():
-            # Without a list every file is an archive; beside shards, whatever torch would load.
+            # Without a list, every file is an archive; with one, any file that torch would load.
             if not has_list or is_archive(name):
                 self._items[name].append(StoredItem(name, name, 0, size))
         if not has_list:
             return []
         if metadata is None:
-            rule = "the record names no list of tensors."
+            rule = "the record contains no list of tensors."
             return [found(CheckpointCode.METADATA, where, rule, RESTORE)]
         wrong = self._compare(metadata)
         if wrong:
@@ -203,7 +202,7 @@ class Verifier:
             return [unreadable(where, error)]
         for item in items:
             if item.file not in listed or item.file in (METADATA, FORMAT_FILE):
-                rule = f"the list of tensors points at {item.file!r}, which the record lacks."
+                rule = f"the list of tensors references {item.file!r}, which is not in the record."
                 return [found(CheckpointCode.METADATA, where, rule, RESTORE, item.file)]
             self._items[item.file].append(item)
         return []
@@ -211,7 +210,7 @@ class Verifier:
     def _examined(
         self, files: Iterable[tuple[ShardFile, bool]]
     ) -> Iterator[tuple[ShardFile, bool, list[Finding]]]:
-        """Every file with what is wrong with it, in order, some of them at a time."""
+        """Yield every file with its problems, in order; several are read in parallel."""
         waiting = iter(files)
         with ThreadPoolExecutor(self._threads) as pool:
             ahead: list[tuple[ShardFile, bool, Future[list[Finding]]]] = []
@@ -224,7 +223,7 @@ class Verifier:
                     ahead.append((file, whole, pool.submit(self._looked_at, file, whole)))
 
     def _looked_at(self, file: ShardFile, whole: bool) -> list[Finding]:
-        """Compare the file where it is to be read whole, and scan its pickles in any case."""
+        """Compare the file if `whole`, and always scan its pickles."""
         wrong = self._compare(file) if whole else []
         items = self._items.get(file.name)
         if wrong or not items:
@@ -239,15 +238,15 @@ class Verifier:
         return []
 
     def _compare(self, file: ShardFile) -> list[Finding]:
-        """What is wrong with the bytes of a file."""
+        """Compare the bytes of a file with the record."""
         where = self._where(file.name)
         try:
             size = self._place.size(f"{self._directory}/{file.name}")
             if size is None:
-                rule = "the file is not there."
+                rule = "the file does not exist."
                 return [found(CheckpointCode.MISSING, where, rule, RESTORE)]
             if size != file.size:
-                rule = f"the file has {size:,} bytes, and {file.size:,} were written."
+                rule = f"the file has {size:,} bytes, but {file.size:,} were written."
                 return [found(CheckpointCode.SIZE, where, rule, RESTORE, str(size))]
             hasher = hashlib.sha256()
             with self._place.open(f"{self._directory}/{file.name}") as stream:
@@ -256,7 +255,7 @@ class Verifier:
         except (OSError, StoreError) as error:
             return [unreadable(where, error)]
         if hasher.hexdigest() != file.sha256:
-            rule = "the content is not what was written: its SHA-256 is another."
+            rule = "the content has changed since the save: its SHA-256 differs."
             value = hasher.hexdigest()
             return [found(CheckpointCode.DIGEST, where, rule, RESTORE, value)]
         if file.name == FORMAT_FILE:
@@ -264,7 +263,7 @@ class Verifier:
         return []
 
     def _format(self, where: str) -> list[Finding]:
-        """The engine must take the checkpoint for a distributed one, not for an older kind."""
+        """Check that the engine detects a distributed checkpoint, not an older format."""
         try:
             known = parse_json(self._place.store.read(f"{self._directory}/{FORMAT_FILE}"))
             good = known["sharded_backend"] == "torch_dist"
@@ -272,19 +271,19 @@ class Verifier:
             good = False
         except (OSError, StoreError) as error:
             return [unreadable(where, error)]
-        rule = "the file does not say that the checkpoint is of the format torch_dist."
+        rule = "the file does not state the checkpoint format torch_dist."
         return [] if good else [found(CheckpointCode.METADATA, where, rule, RESTORE)]
 
     def _unsafe(self, name: str, error: UnsafeFileError) -> Finding:
-        rule = f"a pickle holds what no checkpoint needs: {error}. Nothing of it was run."
-        fix = "Do not load it. Find out who wrote the file; resume from another checkpoint."
+        rule = f"a pickle contains what no checkpoint needs: {error}. None of it was executed."
+        fix = "Do not load it. Find out who wrote it, and resume from another checkpoint."
         return found(CheckpointCode.PICKLE, self._where(name), rule, fix)
 
 
 def verify(
     place: Location, directory: str, *, threads: int = 0, tell: Tell | None = None
 ) -> list[Finding]:
-    """What is wrong with a checkpoint, everything of it read."""
+    """Read the whole checkpoint and return its problems."""
     record, findings = read_record(place, directory)
     if record is None:
         return findings
@@ -292,7 +291,7 @@ def verify(
 
 
 def unreadable(where: str, error: Exception) -> Finding:
-    """The finding about a file or directory that the disk or the store does not give."""
+    """Return the finding for a file or directory that cannot be read."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     fix = "Check the disk or the store, and try again."
     rule = f"it cannot be read: {said.rstrip('.')}."

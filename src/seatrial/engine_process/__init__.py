@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Start the Python of an engine, talk to it, end it.
+"""Start an engine's Python, communicate with it, and stop it.
 
-The only way from the command line to torch.
+Other packages reach torch only through this one.
 """

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of engines on this host: made from a lock file, checked, found again.
+"""Environments of engines on this host: create them from a lock file, check them, find them.
 
-Engines need other versions of torch and cannot share one. An environment is named after its lock
-and the Python that made it, so that a new lock gets a new one, and counts once it was checked.
+Engines need different versions of torch and cannot share an environment. Its name depends on the
+lock file and the Python, so a new lock file gets a new environment. It is valid after a check.
 """
 
 import json
@@ -21,9 +21,9 @@ from seatrial.errors import UsageError
 from seatrial.storage.state_files import write_whole
 
 HOME = "SEATRIAL_ENGINES"
-"""Where environments are kept, if not below the user's data."""
+"""The variable for the directory of environments, if it is not in the user's data directory."""
 WHOLE = ".complete"
-"""The file that is made last, with what was found inside."""
+"""The file that is written last, with the versions in the environment."""
 LOOK = """
 import json, sys
 from importlib import import_module
@@ -33,22 +33,22 @@ for package in packages:
     import_module(package)
 print(json.dumps({"engine": version(name), "torch": version("torch")}))
 """
-"""Imports what the engine is known by, and tells its version."""
+"""Imports the engine's packages, and prints its version."""
 
 Say = Callable[[str], None]
-"""Told what is going on."""
+"""Progress callback: a message."""
 
 
 def lock_file(engine: Engine) -> Path:
-    """The lock of an engine."""
+    """Return the lock file of an engine."""
     place = PACKAGE / "engines" / "locks" / engine.installation.lock
     if not place.is_file():
-        raise UsageError(f"{engine.title} has no environment of its own to be made from a lock.")
+        raise UsageError(f"{engine.title} has no lock file to install an environment from.")
     return place
 
 
 def environment(engine: Engine) -> Path:
-    """Where the environment of an engine is, or would be."""
+    """Return the path of an engine's environment, which may not exist."""
     home = os.environ.get(HOME)
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     place = Path(home) if home else Path(data) / "seatrial" / "engines"
@@ -57,7 +57,7 @@ def environment(engine: Engine) -> Path:
 
 
 def installed_python(engine: Engine) -> str:
-    """The Python of an engine that was installed here; empty when it was not."""
+    """Return the Python of an installed engine; empty if it is not installed."""
     try:
         place = environment(engine)
     except UsageError:
@@ -66,27 +66,27 @@ def installed_python(engine: Engine) -> str:
 
 
 def install(engine: Engine, say: Say) -> dict[str, str]:
-    """Make the environment of an engine unless it is whole; gives the versions inside."""
+    """Create the environment of an engine unless it is complete; return the versions in it."""
     place, lock = environment(engine), lock_file(engine)
     if not (place / WHOLE).is_file():
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
-        say(f"Making {place} from {lock.name}; {engine.title} brings a PyTorch of its own.")
-        _run([sys.executable, "-m", "venv", str(place)], "the environment cannot be made")
+        say(f"Creating {place} from {lock.name}; {engine.title} includes its own PyTorch.")
+        _run([sys.executable, "-m", "venv", str(place)], "cannot create the environment")
         python = str(place / "bin" / "python")
         words = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
-        # A lock names all there is; resolving again refuses `fsspec[http]` beside `fsspec==...`.
+        # The lock file is complete. Resolving again would reject `fsspec[http]` with `fsspec==...`.
         told = ["--require-hashes", "--no-deps", "--requirement", str(lock)]
-        _run([python, *words, *told], "the packages of the lock cannot be installed")
+        _run([python, *words, *told], "cannot install the packages of the lock file")
     found = check(engine, place)
     write_whole(place / WHOLE, json.dumps(found) + "\n")
     return found
 
 
 def check(engine: Engine, place: Path) -> dict[str, str]:
-    """Import the engine in its environment; raises UsageError when it is not the right one."""
+    """Import the engine in its environment. Raises UsageError if it is not the right version."""
     words = [str(place / "bin" / "python"), "-c", LOOK, str(engine.name)]
-    done = subprocess.run(  # noqa: S603  (our own words, no shell)
+    done = subprocess.run(  # noqa: S603  (our own command, no shell)
         [*words, *engine.installation.packages],
         capture_output=True,
         text=True,
@@ -95,18 +95,18 @@ def check(engine: Engine, place: Path) -> dict[str, str]:
     )
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"{engine.title} does not load in {place}: {reason}")
+        raise UsageError(f"{engine.title} cannot be imported in {place}: {reason}")
     found: dict[str, str] = json.loads(done.stdout.strip().rpartition("\n")[2])
     if found["engine"] != engine.version:
         raise UsageError(
-            f"{place} has {engine.title} {found['engine']}, and this Seatrial is made for "
-            f"{engine.version}. Remove that directory and install again."
+            f"{place} has {engine.title} {found['engine']}, but this Seatrial needs "
+            f"{engine.version}. Delete that directory and install again."
         )
     return found
 
 
 def _run(words: list[str], failed: str) -> None:
-    done = subprocess.run(  # noqa: S603  (our own words, no shell)
+    done = subprocess.run(  # noqa: S603  (our own command, no shell)
         words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process that is started in another environment finds this Seatrial.
+"""The Python path for a process in another environment, so that it imports this Seatrial.
 
-It imports nothing of Seatrial: the supervisor of a run on this host needs it, and starts at once.
+Imports no other module of Seatrial: the supervisor of a run on this host needs a fast start.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 PACKAGE = Path(__file__).parents[1]
-"""This Seatrial, so that the worker's environment runs the same one."""
+"""This Seatrial. The worker's environment runs the same code."""
 
 
 @cache
 def _linked_package() -> TemporaryDirectory[str]:
-    """A directory with nothing but a link to this Seatrial, removed at the end of the process.
+    """Return a directory that contains only a link to this Seatrial, removed at exit.
 
-    The directory that it is installed in may hold other packages of another Python.
+    Its installation directory may contain packages for another Python.
     """
     directory = TemporaryDirectory(prefix="seatrial-")
     (Path(directory.name) / PACKAGE.name).symlink_to(PACKAGE)
@@ -26,5 +26,5 @@ def _linked_package() -> TemporaryDirectory[str]:
 
 
 def python_path() -> str:
-    """The search path of a worker: this Seatrial, then what the user has set."""
+    """Return the PYTHONPATH of a worker: this Seatrial, then the user's PYTHONPATH."""
     return os.pathsep.join(filter(None, (_linked_package().name, os.environ.get("PYTHONPATH"))))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starting the worker as a process of its own: the only way from here to torch and the engine."""
+"""Start the worker as a separate process, which loads torch and the engine."""
 
 import json
 import math
@@ -29,28 +29,28 @@ from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.state_files import open_append
 
 DEFAULT = ENGINES[DEFAULT_ENGINE]
-"""The engine of whoever names none."""
+"""The default engine."""
 WORKER_PYTHON = DEFAULT.installation.variable
-"""The Python that has the worker extra, when it is not the one that runs the command."""
+"""Names the Python with the worker extra, if it is not the one that runs the command."""
 
 VERDICT_SECONDS = 300.0
-"""How long the engine may take to validate arguments."""
+"""Timeout for the engine's validation of arguments."""
 ENDING = 40.0
-"""Seconds that torchrun has to end its ranks; it gives them 30 before it kills them."""
+"""Seconds for torchrun to stop its ranks. It kills them after 30."""
 
 Progress = Callable[[int], None]
-"""Told the newest step while a worker trains."""
+"""Progress callback: the newest step."""
 
 
 def worker_python(engine: Engine = DEFAULT) -> str:
-    """The Python to start workers of an engine with."""
+    """Return the Python for the workers of an engine."""
     installation = engine.installation
     chosen = os.environ.get(installation.variable)
     if chosen:
         if not os.access(chosen, os.X_OK):
             raise MissingExtraError(
-                f"{installation.variable} is {chosen}, which is no program. Set it to the Python "
-                f"of an environment with {engine.title}."
+                f"{installation.variable} is {chosen}, which is not executable. Set it to the "
+                f"Python of an environment with {engine.title}."
             )
         return chosen
     if all(find_spec(package) for package in installation.packages):
@@ -71,25 +71,25 @@ class Training:
 
     name: str
     arguments: Arguments
-    """What the engine is told."""
+    """The engine's arguments."""
     processes: int
-    """Ranks."""
+    """Number of ranks."""
     directory: Path
-    """Where its log and its events go."""
+    """The directory for its log and its events."""
     kill: tuple[int, int] | None = None
-    """Rank and step of a drill's kill."""
+    """Rank and step at which a drill kills a process."""
     faults: str = ""
-    """A deliberate fault for the tests of the bars themselves."""
+    """A fault to inject, for tests of the comparison itself."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What the plan's engine asks for."""
+    """Variables that the engine needs for the plan."""
     restarts: int = 0
-    """How often torchrun may start the processes again when one dies."""
+    """How often torchrun may restart the processes."""
     engine: str = DEFAULT_ENGINE
-    """Whose arguments they are."""
+    """The name of the engine."""
 
     @property
     def log(self) -> Path:
-        """What the processes print."""
+        """The output of the processes."""
         return self.directory / f"{self.name}.log"
 
     @property
@@ -99,25 +99,24 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """How a training ended."""
+    """The result of a training."""
 
     code: int
-    """Exit code of torchrun; negative when it had to be stopped."""
+    """Exit code of torchrun; negative if it was stopped."""
     seconds: float
-    """Wall time from start to end."""
+    """Wall-clock time."""
     events: tuple[Event, ...] = field(default=(), repr=False)
-    """What the run wrote."""
     tail: str = ""
-    """The last lines that the processes printed, when it failed."""
+    """The error, or the last lines of the output; empty if it succeeded."""
     timed_out: bool = False
-    """Whether it was stopped because it took too long."""
+    """True if it was stopped because of the timeout."""
 
     def steps(self) -> dict[int, Event]:
-        """The steps by number; of a step that was done twice, the last."""
+        """Return the steps by number. If a step ran twice, the last one counts."""
         return {event.step: event for event in self.events if event.kind is EventKind.STEP}
 
     def losses(self) -> dict[int, float]:
-        """The loss of each step; not a number where the step has none."""
+        """Return the loss of each step; NaN if a step has none."""
         return {
             step: math.nan if event.values["loss"] is None else event.values["loss"]
             for step, event in self.steps().items()
@@ -125,7 +124,7 @@ class TrainingOutcome:
 
 
 def train(training: Training, timeout: float, progress: Progress | None = None) -> TrainingOutcome:
-    """Run one training to its end, or stop it when it takes too long."""
+    """Run one training until it ends or exceeds the timeout."""
     training.directory.mkdir(parents=True, exist_ok=True)
     training.events_file.unlink(missing_ok=True)
     engine = ENGINES[training.engine]
@@ -153,7 +152,7 @@ def train(training: Training, timeout: float, progress: Progress | None = None) 
 
 
 def _environment(training: Training) -> dict[str, str]:
-    """The environment of the processes: ours, and what the CPU runtime needs before torch loads."""
+    """Return the environment of the processes, including what torch needs on a CPU."""
     wanted = process_environment(str(training.events_file), on_cpu=True) | ON_ONE_HOST
     wanted |= {
         "PYTHONPATH": python_path(),
@@ -164,20 +163,20 @@ def _environment(training: Training) -> dict[str, str]:
         wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"
     if training.faults:
         wanted["SEATRIAL_DRILL_FAULT"] = training.faults
-    # A drill is asked for here and nowhere else.
+    # A drill is requested only here.
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SEATRIAL_DRILL_")}
     return inherited | training.environment | wanted
 
 
 @contextmanager
 def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterator[Any]:
-    """The process, and nothing of it left behind.
+    """Start the process, and stop it and its ranks at the end.
 
-    torchrun starts each rank in a session of its own and ends them when it is asked to end itself;
-    killed, it would leave them running.
+    torchrun starts each rank in a separate session and stops them when it is asked to exit. If it
+    is killed, they continue to run.
     """
     mark = new_mark()
-    process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
+    process = subprocess.Popen(  # noqa: S603  (our own command, no shell)
         words,
         env=environment | {MARK: mark},
         stdin=subprocess.DEVNULL,
@@ -192,14 +191,14 @@ def _process(words: list[str], environment: dict[str, str], log: Any) -> Iterato
         try:
             process.wait(timeout=ENDING)
         except subprocess.TimeoutExpired:
-            # Its ranks end with it: the CPU runtime asks the system for that.
+            # Its ranks exit too: the CPU runtime requests a parent-death signal.
             process.kill()
             process.wait()
         end_marked(mark)
 
 
 def _wait(process: Any, training: Training, deadline: float, progress: Progress | None) -> int:
-    """Wait for the end, telling the newest step on the way; -9 when time is up."""
+    """Wait for the end and report the newest step; return -9 after the deadline."""
     while True:
         try:
             return int(process.wait(timeout=0.2))
@@ -211,7 +210,7 @@ def _wait(process: Any, training: Training, deadline: float, progress: Progress 
 
 
 def _newest_step(file: Path) -> int:
-    """The last step in an event log."""
+    """Return the last step in an event log."""
     steps = [event.step for event in read_events(file) if event.kind is EventKind.STEP]
     return steps[-1] if steps else 0
 
@@ -223,9 +222,9 @@ _OF_PEERS = (
 
 
 def _reason(log: Path) -> str:
-    """The error that ended a training, the signal that a rank died of, or the last lines.
+    """Return the error that ended a training, the signal that killed a rank, or the last lines.
 
-    When one rank fails, its peers complain about a lost connection; that is not the reason.
+    If one rank fails, its peers report a lost connection, which is not the reason.
     """
     text = log.read_text(errors="replace")
     lines = [line.rstrip() for line in text.splitlines()]
@@ -241,21 +240,21 @@ def _reason(log: Path) -> str:
 
 
 def _death(text: str) -> str:
-    """Which rank died of which signal, by torchrun's account, and what C++ said of it."""
+    """Return which rank was killed by which signal, according to torchrun, and C++'s message."""
     others, _, first = text.rpartition("ChildFailedError")[2].partition("Root Cause")
     block = r"rank +: (\d+) .*\n.*\n.*\n +traceback : Signal \d+ \((\w+)\)"
     died = re.findall(block, first)
     if not died:
-        # The first failure is known by its second: a peer that left in the same one may be it. The
-        # ranks that are left torchrun ends itself, by SIGTERM and, if need be, by SIGKILL.
+        # torchrun reports the first failure with a resolution of one second, so it may name a peer.
+        # It stops the remaining ranks itself, with SIGTERM and if necessary SIGKILL.
         own = {"SIGTERM", "SIGKILL"} if "forcefully exiting via" in text else {"SIGTERM"}
         died = [(rank, name) for rank, name in re.findall(block, others) if name not in own]
     if not died:
         return ""
     rank, name = died[0]
     words = re.findall(r"^terminate called.*(?:\n  what\(\):.*)?", text, re.MULTILINE)
-    last_words = " ".join(words[-1].split()) if words and name == "SIGABRT" else ""
-    return f"rank {rank} died of {name}" + (f": {last_words}" if last_words else "")
+    message = " ".join(words[-1].split()) if words and name == "SIGABRT" else ""
+    return f"rank {rank} was killed by {name}" + (f": {message}" if message else "")
 
 
 def ask_engine(
@@ -266,7 +265,7 @@ def ask_engine(
     environment: dict[str, str] | None = None,
     engine: Engine = DEFAULT,
 ) -> Any:
-    """The engine's verdict on arguments at a world size: the JSON that its verdict.py prints."""
+    """Return the engine's verdict on arguments at a world size: the JSON that verdict.py prints."""
     words = ["--stages", ",".join(map(str, stages)), *engine.command_line(arguments)]
     settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
     answer = _ask(engine.modules.verdict, words, timeout, settings, engine)
@@ -276,10 +275,10 @@ def ask_engine(
 def differing_tensors(
     one: Path, other: Path, timeout: float = 120.0, engine: Engine = DEFAULT
 ) -> tuple[int, list[str]]:
-    """How many tensors a checkpoint has, and which differ in another by a bit."""
+    """Return the number of tensors of a checkpoint, and those that differ in another one."""
     answer = _ask(engine.modules.compare, [str(one), str(other)], timeout, engine=engine)
     if not isinstance(answer, dict):
-        return 0, [f"the comparison itself failed: {answer}"]
+        return 0, [f"the comparison failed: {answer}"]
     return answer["tensors"], answer["differing"]
 
 
@@ -291,9 +290,9 @@ def build_index_cache(
     timeout: float = 3600.0,
     engine: Engine = DEFAULT,
 ) -> dict[str, Any]:
-    """Let the engine make its index of samples before training asks for it.
+    """Let the engine build its index of samples before the training.
 
-    `seen_at` is where training finds the data, `found_at` where they are on this host.
+    `seen_at` is the location of the data in the training, `found_at` on this host.
     """
     words = ["--seen-at", seen_at, "--found-at", found_at, *engine.command_line(arguments)]
     settings = {"WORLD_SIZE": str(world_size), "RANK": "0"}
@@ -304,7 +303,7 @@ def build_index_cache(
 def tokenizer_trouble(
     name: str, revision: str, timeout: float = 60.0, engine: Engine = DEFAULT
 ) -> str:
-    """Why the worker cannot load a tokenizer; empty when it can."""
+    """Return why the worker cannot load a tokenizer; empty if it can."""
     answer = _ask("seatrial.worker.tokenizer", [name, revision], timeout, engine=engine)
     return str(answer["trouble"]) if isinstance(answer, dict) else answer
 
@@ -316,7 +315,7 @@ def _ask(
     environment: dict[str, str] | None = None,
     engine: Engine = DEFAULT,
 ) -> dict[str, Any] | str:
-    """The JSON that a module of the worker prints last, or why there is none."""
+    """Return the JSON that a worker module prints last, or the reason why there is none."""
     settings = os.environ | {
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
@@ -324,7 +323,7 @@ def _ask(
     }
     command = [worker_python(engine), "-m", module, *words]
     try:
-        done = subprocess.run(  # noqa: S603  (our own words, no shell)
+        done = subprocess.run(  # noqa: S603  (our own command, no shell)
             command, env=settings, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:

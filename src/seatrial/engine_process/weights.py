@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starting the worker's programs for weights: export, import, and the gate of an export."""
+"""Start the worker's programs for weights: export, import, and the comparison of logits."""
 
 import json
 import math
@@ -29,49 +29,49 @@ from seatrial.storage.state_files import read_json, write_whole
 LOGITS_BAR = 1e-4
 """Largest difference of a logit between the engine and an export, both in fp32."""
 RELATIVE_BAR = 1e-5
-"""The same as a share of the largest logit, which counts where logits are above 10: rounding grows
-with them. A choice with room to spare, not a measured limit; no export that was tried needed it."""
+"""The same relative to the largest logit. It applies to logits above 10, because rounding grows
+with them. A choice with a margin, not a measured limit; no tested export needed it."""
 
 Tell = Callable[[str, int, int], None]
-"""Told what is being done, and how many bytes of how many are done."""
+"""Progress callback: the current activity, the bytes done and the total bytes."""
 
 
 class WeightsError(SeatrialError):
-    """The worker ended without an answer; the text is its last word."""
+    """The worker ended without a result. The message is its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """How far two models are apart on the same tokens."""
+    """The difference between two models on the same tokens."""
 
     largest: float
-    """The largest difference of a logit; infinite where they cannot be compared."""
+    """The largest difference of a logit; infinite if they cannot be compared."""
     tokens: int
-    """Tokens that both were given."""
+    """Number of tokens compared."""
     vocabulary: int
-    """Logits of each token."""
+    """Logits per token."""
     same_choice: int
-    """Tokens for which both rank the same entry first."""
+    """Tokens for which both models rank the same entry first."""
     largest_logit: float = 0.0
-    """The engine's logit that is farthest from 0."""
+    """The engine's largest absolute logit."""
 
     @property
     def bar(self) -> float:
-        """The difference that is still rounding."""
+        """The largest difference that counts as rounding."""
         return max(LOGITS_BAR, RELATIVE_BAR * self.largest_logit)
 
     @property
     def equal(self) -> bool:
-        """Whether they are within the bar."""
+        """True if the difference counts as rounding."""
         return self.largest <= self.bar
 
     @property
     def says(self) -> str:
-        """What it means, in a sentence."""
+        """The result as a sentence."""
         if math.isnan(self.largest):
-            return "its logits are no numbers: the training has diverged."
+            return "its logits are NaN: the training has diverged."
         if math.isinf(self.largest):
-            return "transformers builds a model of another vocabulary from it than the engine."
+            return "in transformers the model has another vocabulary than in the engine."
         return (
             f"a logit in transformers is {self.largest:.0e} from the engine's, "
             f"and at most {self.bar:.0e} is rounding."
@@ -85,20 +85,20 @@ def export_weights(
     tell: Tell | None = None,
     engine: Engine = DEFAULT,
 ) -> dict[str, Any]:
-    """Write a checkpoint's weights as Hugging Face's; what the export's record says.
+    """Export a checkpoint's weights for Hugging Face; return the export's record.
 
     Args:
-        source: Where the run's checkpoints are.
+        source: The location of the run's checkpoints.
         directory: The checkpoint's directory there.
-        target: A directory that is empty or not there.
-        tell: Told of the progress.
-        engine: The engine that saved it, in whose environment it is read.
+        target: An empty or new directory.
+        tell: Progress callback.
+        engine: The engine that saved it, whose environment reads it.
     """
     return _run("seatrial.worker.weights.export", [source, directory, str(target)], tell, engine)
 
 
 def import_weights(source: Path, target: Path, tell: Tell | None = None) -> dict[str, Any]:
-    """Write Hugging Face weights as a checkpoint of step 0; what was written."""
+    """Write Hugging Face weights as a checkpoint of step 0; return its description."""
     return _run(DEFAULT.modules.import_weights, [str(source), str(target)], tell)
 
 
@@ -109,15 +109,15 @@ def compare_logits(
     seed: int = 1,
     engine: Engine = DEFAULT,
 ) -> Logits:
-    """The gate: the engine's logits of a checkpoint against those of weights in transformers.
+    """Compare the engine's logits of a checkpoint with those of weights in transformers.
 
-    The checkpoint is verified first: the engine's loader unpickles some of it.
+    Verifies the checkpoint first, because the engine's loader unpickles parts of it.
 
     Args:
         checkpoint: The checkpoint's directory.
         weights: A directory of Hugging Face weights.
-        arguments: The engine's, of the run that saved it; made ready for one rank and fp32 here.
-        seed: From which the tokens are drawn.
+        arguments: The engine's arguments of the run; adapted here to one rank and fp32.
+        seed: Seed for the tokens.
         engine: The engine.
     """
     wrong = verify(LocalPlace(checkpoint.parent), checkpoint.name)
@@ -135,21 +135,21 @@ def compare_logits(
 
 
 def prove_export(checkpoint: Path, weights: Path, plan: Plan) -> dict[str, Any]:
-    """Send an export of a run through the gate; its record, which tells of it from now on."""
+    """Compare the logits of an export; return its record, which then contains the result."""
     engine = ENGINES[plan.spec.engine.name]
     arguments = engine.pod_arguments(plan, on_cpu=True, scratch="")
     try:
         found = compare_logits(checkpoint, weights, arguments, engine=engine)
     except WeightsError as error:
         raise WeightsError(
-            f"{error}. The weights are in {weights}, and were not compared; a comparison takes "
-            "8 bytes of memory for each parameter. Without --compare they are taken as they are."
+            f"{error}. The weights in {weights} were not compared; a comparison needs 8 bytes of "
+            "memory per parameter. Without --compare, they are exported unchecked."
         ) from None
     record = weights / EXPORT_RECORD
     told: dict[str, Any] = read_json(record)
     told["logits"] = {
         "equal": found.equal,
-        # JSON has no other numbers.
+        # JSON has no infinity and no NaN.
         "largest_difference": found.largest if math.isfinite(found.largest) else None,
         "tokens": found.tokens,
         "says": found.says,
@@ -159,19 +159,19 @@ def prove_export(checkpoint: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 
 
 def refuse_other_logits(told: dict[str, Any], weights: Path) -> None:
-    """Refuse an export that was sent through the gate and did not pass."""
+    """Reject an export whose logits were compared and differ."""
     gate = told.get("logits")
     if gate is None or gate["equal"]:
         return
     fix = (
-        f"Do not use this export of {told['checkpoint']}, and report it with the spec unless the "
-        f"losses of the run say why. To export anew, remove {weights} first."
+        f"Do not use this export of {told['checkpoint']}. Report it with the spec, unless the "
+        f"losses of the run explain it. To export again, delete {weights} first."
     )
     raise refusal(ExchangeCode.OTHER_LOGITS, str(weights), gate["says"], fix)
 
 
 def why_not_exported(engine: Engine, arguments: Arguments) -> str:
-    """Why a model with such arguments of an engine cannot be exported; empty where it can."""
+    """Return why a model with such arguments cannot be exported; empty if it can."""
     try:
         engine.checkpoints.exchange.refuse_plan(arguments)
     except FindingsError as error:
@@ -182,12 +182,12 @@ def why_not_exported(engine: Engine, arguments: Arguments) -> str:
 def _run(
     module: str, words: list[str], tell: Tell | None = None, engine: Engine = DEFAULT
 ) -> dict[str, Any]:
-    """What a program of the worker's answers; its findings, or its last word, are raised."""
+    """Return the result of a worker program. Raises its findings, or its last output."""
     settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
     command = [worker_python(engine), "-m", module, *words]
     said: dict[str, Any] = {}
-    reason = "nothing was said"
-    with subprocess.Popen(  # noqa: S603  (our own words, no shell)
+    reason = "no output"
+    with subprocess.Popen(  # noqa: S603  (our own command, no shell)
         command,
         env=settings,
         stdin=subprocess.DEVNULL,
@@ -214,11 +214,11 @@ def _run(
     if process.returncode == -signal.SIGKILL:
         reason = "it was killed, most likely because the host has too little memory"
     name = module.rpartition(".")[2]
-    raise WeightsError(f"{name} did not come to its end: {said.get('failed') or reason}")
+    raise WeightsError(f"{name} failed: {said.get('failed') or reason}")
 
 
 def _json(line: str) -> dict[str, Any]:
-    """What a line says; nothing where it is somebody else's."""
+    """Parse a line of JSON; empty if it is something else."""
     try:
         value = json.loads(line)
     except ValueError:
@@ -227,7 +227,7 @@ def _json(line: str) -> dict[str, Any]:
 
 
 def _finding(values: dict[str, Any]) -> Finding:
-    """A finding that a worker has printed."""
+    """Rebuild a finding that a worker has printed."""
     where = Where(**values["where"])
     rest = {name: values[name] for name in ("code", "rule", "value", "fix")}
     return Finding(severity=Severity(values["severity"]), where=where, **rest)

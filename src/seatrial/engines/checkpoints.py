@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Seatrial asks about the checkpoints of an engine.
+"""The interface for the checkpoints of an engine.
 
-Apart from `engine.py`, because most commands read no checkpoint and should not import this.
+Separate from `engine.py`, because most commands read no checkpoints and should not import this.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ from seatrial.storage.location import Location
 
 class EngineCheckpoints(Protocol):
     formats: tuple[str, ...]
-    """The formats in which it saves, by the names that records of checkpoints have for them."""
+    """The formats in which it saves, by the names in records of checkpoints."""
     exchange: WeightExchange
-    """How they become Hugging Face weights."""
+    """How to convert them to Hugging Face weights."""
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
-        """What a checkpoint of a run with such arguments depends on."""
+        """Return the configuration that a checkpoint of a run with these arguments depends on."""
         ...
 
     def format(self, setup: Setup) -> CheckpointFormat:
-        """What it can do with the checkpoints of a setup."""
+        """Return the format of a setup's checkpoints."""
         return CheckpointFormat()
 
     def tokenizer(self, setup: Setup) -> str:
-        """The kind and the name of a setup's tokenizer, the kind by Megatron's name."""
+        """Return the type (by Megatron's name) and the name of a setup's tokenizer."""
         return setup.tokenizer
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
-        """What a verified checkpoint holds; UnsafeFileError if the engine did not write it."""
+        """Read a verified checkpoint. Raises UnsafeFileError if its contents are unexpected."""
         ...

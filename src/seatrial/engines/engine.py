@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Seatrial asks of a training engine; each engine is a folder beside this file.
+"""The interface of a training engine. Each engine is a folder next to this file.
 
-Nothing outside these folders knows the name of an engine's option, of a file it writes or of a
-module that starts it: it asks the engine of the spec, which `engines/registry.py` has by name.
+Only these folders know the names of an engine's options, of the files it writes and of the modules
+that start it. All other code asks the engine of the spec, from `engines/registry.py`.
 """
 
 from collections.abc import Mapping
@@ -25,27 +25,26 @@ if TYPE_CHECKING:
     from seatrial.monitoring.logs.parser import LogParser
 
 ArgumentValue = bool | int | float | str | tuple[str | int | float, ...] | None
-"""True for a switch that is on; None leaves the argument out; a tuple is several words."""
+"""True for a flag that is on; None omits the argument; a tuple is a list of values."""
 
 Arguments = dict[str, ArgumentValue]
-"""What an engine is told, by its own names, before it becomes words of a command line."""
+"""An engine's arguments by its own names, before they become a command line."""
 
 
 class DataFormat(StrEnum):
-    """What prepared data of an engine look like."""
+    """The format of an engine's prepared data."""
 
     INDEXED = "indexed"
-    """Megatron's `.bin` and `.idx`: documents, which training cuts into samples."""
+    """Megatron's `.bin` and `.idx`: documents, which training splits into samples."""
     MDS = "mds"
-    """The streaming library's shards: samples of the sequence length, a folder for each split."""
+    """The streaming library's shards: samples of the sequence length, one folder per split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a spec that the engine would refuse, or that belongs elsewhere."""
+    """A setting of a spec that the engine would reject, or that belongs elsewhere."""
 
     code: EngineCode
-    """What kind of problem it is."""
     field: str
     """The field of the spec."""
     rule: str
@@ -54,210 +53,206 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RunProblem:
-    """Something of a run that only its engine minds, as a rule of the check reports it."""
+    """An engine-specific problem of a run, reported by a check rule."""
 
     code: CheckCode
-    """What kind of problem it is."""
     field: str
     """The field of the spec."""
     rule: str
     fix: str
     value: str
-    """The value at fault."""
+    """The wrong value."""
     override: str = ""
-    """The change of the spec that removes it; empty to take the field away."""
+    """The spec change that fixes it; empty to remove the field."""
     is_warning: bool = False
-    """Whether the engine would go on."""
+    """True if the engine would continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """How the engine comes to a host: it has an environment of its own, for it brings torch."""
+    """How to install the engine. It has its own environment, because it includes torch."""
 
     variable: str
-    """The environment variable that names the Python of that environment."""
+    """The environment variable with the path of that environment's Python."""
     packages: tuple[str, ...]
-    """Packages by which an environment is known to hold the engine."""
+    """Packages that identify an environment with the engine."""
     command: str
     """The command that installs it."""
     lock: str
-    """The lock file that has all of it."""
+    """The complete lock file."""
     extra: str = ""
-    """The extra of Seatrial that the command installs; empty if it is not one."""
+    """The extra of Seatrial that the command installs; empty if it is not an extra."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerModules:
-    """The modules of the worker that talk to the engine, each started as a process."""
+    """The worker modules for the engine, each started as a process."""
 
     process: str
     """One rank of a rehearsal."""
     pod: str
-    """One rank in a pod, whose exit code tells an early end from a finished run."""
+    """One rank in a pod. Its exit code distinguishes an early stop from a finished run."""
     verdict: str
-    """Asks the engine's own validation about the arguments of a plan."""
+    """Validates the arguments of a plan with the engine."""
     compare: str
-    """Compares two checkpoints bit for bit."""
+    """Compares two checkpoints bit by bit."""
     logits: str
-    """Writes the engine's logits of a checkpoint, for the gate of an export."""
+    """Writes the engine's logits of a checkpoint, to compare an export."""
     import_weights: str = ""
-    """Writes Hugging Face weights as a checkpoint of step 0; empty if it cannot."""
+    """Writes Hugging Face weights as a checkpoint of step 0; empty if not supported."""
     index_cache: str = ""
-    """Builds the engine's index of samples before training asks for it; empty if it has none."""
+    """Builds the engine's index of samples before training; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resharding:
-    """A layout to continue in that is not the one of the checkpoint."""
+    """Continue from a checkpoint in another layout."""
 
     step: int
     """The step of the checkpoint."""
     layout: Layout
-    """What to continue in."""
+    """The new layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a drill asks of the engine beside the plan of its twin."""
+    """The settings of a drill, in addition to the plan of its twin."""
 
     directory: str
-    """Where the drill works, for what the engine keeps beside checkpoints."""
+    """The drill's working directory, for files other than checkpoints."""
     checkpoints: str
-    """Where the drill saves, and resumes from when there is something; empty for nowhere."""
+    """The directory to save to, and to resume from if it has a checkpoint; empty to do neither."""
     mock_tokenizer: bool
-    """Whether something of the same size stands for the tokenizer, which is not loaded."""
+    """True if a stand-in of the same size replaces the tokenizer."""
     resharding: Resharding | None = None
-    """The layout to continue in without saving; none to train in the plan's own."""
+    """The layout to continue in, without saving; None to train in the plan's layout."""
 
 
 class Engine(Protocol):
     """A training engine as the rest of Seatrial sees it.
 
-    What has a value here is what an engine has that says nothing else; the rest it must give.
+    Members with a value or a body are defaults. An engine must define the others.
     """
 
     name: str
-    """The name that a spec uses."""
+    """The name in a spec."""
     title: str
     """The name in a sentence."""
     version: str
-    """The version that Seatrial is made for."""
+    """The version that Seatrial supports."""
     package: str
-    """The package of that version, as records of checkpoints name it."""
+    """The package of that version, as in records of checkpoints."""
     splits_model: bool
-    """Whether it can cut a model by tp, pp and cp; else every rank is a data-parallel one."""
+    """True if it supports tp, pp and cp; otherwise all ranks are data-parallel."""
     data_format: DataFormat
-    """What its prepared data look like."""
     takes_hub_weights: bool = False
-    """Whether Hugging Face weights can be brought in for it."""
+    """True if it supports Hugging Face weights as initial weights."""
     needs_tokenizer_class: bool = False
-    """Whether its loader of tokenizers wants a class named beside the tokenizer's file."""
+    """True if its tokenizer loader needs a class name in addition to the tokenizer's file."""
     saves_to_object_stores: bool = False
-    """Whether it could write a checkpoint to an address; else it writes files alone."""
+    """True if it can save checkpoints to an object store; otherwise only to files."""
     is_version_bound: bool = False
-    """Whether its arguments have other names and meanings in another minor version."""
+    """True if names and meanings of its arguments change between minor versions."""
     has_resume_checks: bool = False
-    """Whether `check` can tell from the checkpoints that are there what a run would go on from."""
+    """True if `check` can find out from existing checkpoints what a run would resume from."""
     installation: Installation
-    """How it comes to a host."""
     modules: WorkerModules
-    """What of the worker talks to it."""
     checkpoint_class: str
-    """The class that knows its checkpoints, as module and class: few commands import it."""
+    """The class for its checkpoints, as module and class, because few commands import it."""
     log_class: str
-    """The class that reads its logs, as module and class."""
+    """The class that parses its logs, as module and class."""
     blend_option: str = ""
-    """The argument that names the file of the blend, where the engine reads one."""
+    """The argument that names the blend file, if the engine reads one."""
     modelled: Mapping[str, str]
-    """Options that a spec sets through a field of its own, and that field."""
+    """Options that a field of the spec sets, with that field."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """The layouts that the planner may choose from for a spec, and what they cost."""
+        """Return the layouts that the planner may choose for a spec, and their costs."""
         ...
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
-        """What is wrong with options that a spec passes through to the engine."""
+        """Check the options that a spec passes to the engine."""
         ...
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """What the engine cannot do of a plan."""
+        """Return what the engine does not support in a plan."""
         ...
 
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
-        """What of a run it would stop at, or not read; `generation` is that of the GPUs."""
+        """Return settings that it would reject or ignore. `generation` is that of the GPUs."""
         return []
 
     def environment(self, plan: Plan) -> dict[str, str]:
-        """Variables without which the engine refuses the plan, or would run another one."""
+        """Return variables without which the engine rejects the plan or changes it."""
         return {}
 
     def arguments(self, plan: Plan) -> Arguments:
-        """What the engine is told for a plan, options that the spec passes through included."""
+        """Return the engine's arguments for a plan, including the spec's engine options."""
         ...
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """What it is told in a pod with local disk at `scratch`; asked to end, it saves first."""
+        """Return the arguments for a pod with local disk at `scratch`. It saves before it exits."""
         return self.arguments(plan)
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """What its own validation is told: the plan's arguments, without what it would load."""
+        """Return the arguments for the engine's validation, without files that it would load."""
         return self.arguments(plan)
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """What it is told in a drill on a CPU."""
+        """Return the arguments of a drill on a CPU."""
         ...
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
-        """A run's arguments for one rank in fp32 that saves nothing, for the engine's logits."""
+        """Adapt a run's arguments to one rank in fp32 without saving, for the engine's logits."""
         ...
 
     def command_line(self, arguments: Arguments) -> list[str]:
-        """The arguments as words for a process of the worker."""
+        """Format the arguments as the command line of a worker process."""
         ...
 
     def text(self, arguments: Arguments) -> str:
-        """The arguments as people would keep them in a file of the engine's own."""
+        """Format the arguments as a file of the engine's own format."""
         ...
 
     def no_rehearsal(self, plan: Plan) -> str:
-        """Why a plan cannot be rehearsed on a CPU, and what can; empty when it can."""
+        """Return why a plan cannot be rehearsed on a CPU, and the alternative; empty if it can."""
         return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
-        """The number format that stands for the plan's on a CPU; the same where it can."""
+        """Return the precision that replaces the plan's on a CPU."""
         ...
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
-        """The files by which prepared data are known to be there."""
+        """Return the files that exist if the data is prepared."""
         ...
 
     def source_places(self, plan: Plan) -> tuple[str, ...]:
-        """Where the prepared data of each source are; empty if the blend's file tells."""
+        """Return where each source's prepared data is; empty if the blend file names it."""
         return ()
 
     def sample_directory(self, plan: Plan, source: str) -> str:
-        """Where samples of a source are below the data's place, for `DataFormat.MDS`."""
+        """Return the directory of a source's samples in the data location, for `DataFormat.MDS`."""
         return ""
 
     def prepared_splits(self, plan: Plan) -> list[tuple[str, str]]:
-        """The directories of given splits that are read, each after the field that names it."""
+        """Return the directories of given splits that a run reads, with their fields."""
         return []
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
-        """Name and revision of the plan's tokenizer where Hugging Face's loader reads it."""
+        """Return name and revision of the plan's tokenizer, if Hugging Face's loader reads it."""
         return None
 
     def checkpoint_name(self, step: int) -> str:
-        """What the checkpoint of a step is called in its directory."""
+        """Return the directory name of a step's checkpoint."""
         ...
 
     @property
     def checkpoints(self) -> "EngineCheckpoints":
-        """What its checkpoints depend on and hold."""
+        """The functions for its checkpoints."""
         found: EngineCheckpoints = instance_of(self.checkpoint_class)
         return found
 
     def log_parser(self) -> "LogParser":
-        """A reader for one log that the engine has printed."""
+        """Return a parser for one log of the engine."""
         parser: LogParser = class_at(self.log_class)()
         return parser

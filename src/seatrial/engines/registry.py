@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engines by name, and what a spec's engine says of it, as findings at the file's fields."""
+"""The engines by name, and their problems with a spec as findings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +13,7 @@ from seatrial.spec.loader import LoadedSpec
 
 
 class _Registry(Mapping[str, Engine]):
-    """The engines of the table in `spec/engine.py`, each imported when it is first asked for."""
+    """The engines of the table in `spec/engine.py`, each imported on first use."""
 
     def __getitem__(self, name: str) -> Engine:
         engine: Engine = engine_named(name)
@@ -27,11 +27,11 @@ class _Registry(Mapping[str, Engine]):
 
 
 ENGINES: Mapping[str, Engine] = _Registry()
-"""Every engine that a spec can name."""
+"""All engines that a spec can name."""
 
 
 def option_findings(loaded: LoadedSpec) -> list[Finding]:
-    """What is wrong with the options that are passed through."""
+    """Check the engine options of a spec."""
     engine = ENGINES[loaded.spec.engine.name]
     options = loaded.spec.engine.options
     return [
@@ -41,7 +41,7 @@ def option_findings(loaded: LoadedSpec) -> list[Finding]:
 
 
 def plan_findings(loaded: LoadedSpec, plan: Plan) -> list[Finding]:
-    """What the engine cannot do of the plan."""
+    """Report what the engine does not support in the plan."""
     engine = ENGINES[loaded.spec.engine.name]
     return [_finding(loaded, problem, "") for problem in engine.plan_problems(plan)]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The drills: train, kill and resume, reshard, evaluate, export; each with what it has proven."""
+"""The drills of a rehearsal: train, kill and resume, reshard, evaluate, export."""
 
 import math
 import random
@@ -28,55 +28,54 @@ from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, degree_
 from seatrial.spec.training import Precision
 
 TIMEOUT = 240.0
-"""Seconds after which a training that should take one minute is stopped."""
+"""Timeout in seconds of a training that should take one minute."""
 TOLERANCE = {Precision.FP32: 1e-6}
 HALF_TOLERANCE = 5e-4
-"""Largest relative difference of a loss after resharding: in fp32, and in half precision."""
+"""Largest relative difference of a loss after resharding, in fp32 and in half precision."""
 
 
 class DrillName(StrEnum):
     """The drills, in the order in which they run."""
 
     ARGUMENTS = "arguments"
-    """The engine's own validation of the production arguments at the real world size."""
+    """The engine validates the production arguments at the real world size."""
     TRAIN = "train"
-    """Twenty steps straight through."""
+    """Train twenty steps without interruption."""
     KILL = "kill"
-    """The same, with a process killed on the way, and resumed from the checkpoint."""
+    """Kill a process during the same training, and resume from the checkpoint."""
     RESHARD = "reshard"
-    """The checkpoint loaded in another layout."""
+    """Load the checkpoint in another layout."""
     EVALUATE = "evaluate"
-    """The loss on the validation data."""
+    """Compute the loss on the validation data."""
     EXPORT = "export"
-    """The trained weights in Hugging Face's format, and their logits."""
+    """Export the trained weights for Hugging Face transformers, and compare their logits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a drill found."""
+    """The result of a drill."""
 
     drill: DrillName
     ok: bool
     said: str
-    """What was proven, or what went wrong, in a line."""
+    """The result or the failure, in one line."""
     seconds: float
-    """How long it took."""
     judged: bool = True
-    """Whether it could be judged on this host at all."""
+    """False if this host cannot run the drill."""
     twin: str = ""
-    """The degrees of the twin that it ran on; empty for the arguments."""
+    """The parallel degrees of the twin; empty for the arguments drill."""
 
 
 Announce = Callable[[DrillName, str, int], None]
-"""Told what is going on: the drill, what it does now, and the newest step."""
+"""Progress callback: the drill, its current activity, and the newest step."""
 
 
 def _silent(drill: DrillName, doing: str, step: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
-    """Put the production arguments through the engine, and compare its counts with the plan's."""
+    """Validate the production arguments with the engine, and compare its parameter counts."""
     answer = ask_engine(
         twin_of.arguments,
         twin_of.world_size,
@@ -86,10 +85,10 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
         twin_of.engine,
     )
     if answer["accepted"] is None:
-        said = f"cannot be judged on a CPU: {answer['reason']}"
+        said = f"cannot be verified on a CPU: {answer['reason']}"
         return Result(DrillName.ARGUMENTS, True, said, 0.0, judged=False)
     if not answer["accepted"]:
-        said = f"refused by the engine: {answer['reason']}"
+        said = f"rejected by the engine: {answer['reason']}"
         return Result(DrillName.ARGUMENTS, False, said, 0.0)
     counts = {int(stage): number for stage, number in answer["parameters"].items()}
     wrong = [stage for stage in counts if counts[stage] != twin_of.stage_parameters[stage]]
@@ -102,43 +101,40 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
         return Result(DrillName.ARGUMENTS, False, said, 0.0)
     ranks = f"accepted by the engine for {twin_of.world_size:,} ranks"
     most = max(counts.values())
-    return Result(DrillName.ARGUMENTS, True, f"{ranks}, {most:,} parameters on the fullest", 0.0)
+    return Result(DrillName.ARGUMENTS, True, f"{ranks}, at most {most:,} parameters each", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """What the engine is asked about the whole plan."""
+    """The full-size run, as passed to the engine for validation."""
 
     arguments: Arguments
     world_size: int
-    """The real number of ranks."""
     stage_parameters: tuple[int, ...]
-    """The plan's own counts."""
+    """The parameters of a rank in each pipeline stage, according to the plan."""
     environment: dict[str, str]
-    """The variables that the engine asks for."""
+    """Environment variables that the engine needs."""
     engine: Engine
 
 
 @dataclass
 class Rehearsal:
-    """The drills of one twin; what one has written, the next may use."""
+    """The drills of one twin. Later drills reuse the files of earlier ones."""
 
     twin: Twin
     directory: Path
     seed: int
-    """From which the kill is drawn."""
+    """Seed for the killed rank and the step."""
     announce: Announce = _silent
-    """Told what is going on."""
     straight: TrainingOutcome | None = None
-    """The undisturbed training, once it has run."""
+    """The uninterrupted training; None until it has run."""
 
     @property
     def engine(self) -> Engine:
-        """The engine of the run."""
         return ENGINES[self.twin.plan.spec.engine.name]
 
     def run(self, drill: DrillName) -> Result:
-        """Run one drill; those that compare run the undisturbed training first."""
+        """Run one drill. Drills that compare run the uninterrupted training first."""
         drills = {
             DrillName.TRAIN: self.train,
             DrillName.KILL: self.kill,
@@ -149,7 +145,7 @@ class Rehearsal:
         return drills[drill]()
 
     def train(self) -> Result:
-        """Twenty steps straight through."""
+        """Train twenty steps without interruption."""
         outcome = self._straight()
         if outcome.code:
             return self._result(DrillName.TRAIN, False, _failure(outcome), outcome.seconds)
@@ -164,13 +160,13 @@ class Rehearsal:
         return self._result(DrillName.TRAIN, True, said, outcome.seconds)
 
     def kill(self) -> Result:
-        """Kill a rank after the save, resume, and compare with the undisturbed training."""
+        """Kill a rank after the save, resume, and compare with the uninterrupted training."""
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.KILL, False, "the training itself fails", 0.0)
         draw = random.Random(self.seed)  # noqa: S311  (a drill, not a secret)
         rank = draw.randrange(self.twin.plan.layout.world_size)
-        # A save that goes on beside the training needs some steps until it counts.
+        # An asynchronous save needs a few steps to finish.
         after = 5 if self.twin.plan.spec.checkpoints.asynchronous else 1
         step = draw.randint(SAVE_AT + after, STEPS - 1)
         where = self.directory / "killed"
@@ -178,7 +174,7 @@ class Rehearsal:
         resumed = self._train("resumed", self._saving(where), DrillName.KILL)
         seconds = killed.seconds + resumed.seconds
         if killed.code == 0:
-            said = f"rank {rank} did not die in step {step}"
+            said = f"rank {rank} did not exit when it was killed in step {step}"
             return self._result(DrillName.KILL, False, said, seconds)
         if resumed.code:
             return self._result(DrillName.KILL, False, _failure(resumed), seconds)
@@ -206,7 +202,7 @@ class Rehearsal:
         return self._result(DrillName.KILL, not (differing or changed), said, seconds)
 
     def reshard(self) -> Result:
-        """Continue from the checkpoint in another layout, and compare the losses."""
+        """Resume from the checkpoint in another layout, and compare the losses."""
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
@@ -228,7 +224,7 @@ class Rehearsal:
         return self._result(DrillName.RESHARD, worst <= bar, said, outcome.seconds)
 
     def evaluate(self) -> Result:
-        """The evaluations of the undisturbed training have finite losses."""
+        """Require finite losses in the evaluations of the uninterrupted training."""
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.EVALUATE, False, "the training itself fails", 0.0)
@@ -246,7 +242,7 @@ class Rehearsal:
         """Export the last checkpoint, and compare its logits in transformers with the engine's."""
         why = why_not_exported(self.engine, self._arguments())
         if why:
-            said = f"no export for this model: {why}"
+            said = f"this model cannot be exported: {why}"
             return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)
         straight = self._straight()
         if straight.code:
@@ -270,24 +266,24 @@ class Rehearsal:
         return self._result(DrillName.EXPORT, logits.equal, said, time.monotonic() - began)
 
     def _straight(self) -> TrainingOutcome:
-        """The undisturbed training, run once."""
+        """Return the uninterrupted training. Runs it on the first call."""
         if self.straight is None:
             arguments = self._saving(self.directory / "straight")
             self.straight = self._train("straight", arguments, DrillName.TRAIN)
         return self.straight
 
     def _arguments(self, where: str = "", resharding: Resharding | None = None) -> Arguments:
-        """The twin's own arguments, with what a CPU and this drill need."""
+        """Return the twin's arguments, adapted to a CPU and to this drill."""
         tokens = self.twin.data.null_tokenizer
         trial = Trial(str(self.directory), where, tokens, resharding)
         return self.engine.trial_arguments(self.twin.plan, trial)
 
     def _saving(self, where: Path) -> Arguments:
-        """The arguments with a checkpoint directory of the drill's own."""
+        """Return the arguments of a drill that saves to its own directory."""
         return self._arguments(str(where))
 
     def _resharded(self, other: Layout) -> Arguments:
-        """The arguments that load the first save in another layout and go on without saving."""
+        """Return the arguments that load the first save in another layout, without saving again."""
         return self._arguments(str(self.directory / "straight"), Resharding(SAVE_AT, other))
 
     def _train(
@@ -298,7 +294,7 @@ class Rehearsal:
         processes: int | None = None,
         kill: tuple[int, int] | None = None,
     ) -> TrainingOutcome:
-        """One start of the engine, telling what it does."""
+        """Start the engine once, and report progress."""
         training = Training(
             name,
             arguments,
@@ -319,14 +315,14 @@ class Rehearsal:
 
 
 def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True) -> Layout:
-    """A layout that cuts the model differently, of 8 ranks at most.
+    """Return a different layout for the same model, with 8 ranks or fewer.
 
-    The engine keeps a second optimizer for experts where ep is above 1 or tp is not that of the
-    experts, and a checkpoint with two cannot be loaded into one. A mixture of experts therefore
-    keeps tp and ep, and changes its stages.
+    Megatron keeps a second optimizer for experts if ep is above 1 or if tp differs from the tp of
+    the experts. It cannot load a checkpoint with two optimizers into a run with one. So a mixture
+    of experts keeps tp and ep, and changes its pipeline stages.
     """
     if not splits_model:
-        # More ranks than saved: a sharded checkpoint of LLM Foundry does not load on one.
+        # Use more ranks than at the save: LLM Foundry cannot load a sharded checkpoint on one rank.
         return replace(layout, dp_size=2 * layout.dp_size)
     if layout.pp_size > 1:
         return replace(layout, pp_size=1)
@@ -339,19 +335,18 @@ def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True
 
 
 def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:
-    """The largest relative difference of two losses; infinite where one is no number."""
+    """Return the largest relative difference of two losses, or infinity if one is not finite."""
     differences = [abs(one[s] - other[s]) / abs(one[s]) for s in one.keys() & other.keys()]
     return max((d if math.isfinite(d) else math.inf for d in differences), default=math.inf)
 
 
 def _figures(event: object) -> tuple[object, object]:
-    """What must be equal to the last bit after a resume."""
+    """Return the values that must be bit-identical after a resume."""
     values = event.values  # type: ignore[attr-defined]
     return values["loss"], values["grad_norm"]
 
 
 def _failure(outcome: TrainingOutcome) -> str:
-    """Why a training failed, in a line."""
     if outcome.timed_out:
-        return f"did not end within {TIMEOUT:.0f} s"
-    return f"the engine ended with {outcome.code}: {outcome.tail}"
+        return f"did not finish within {TIMEOUT:.0f} s"
+    return f"the engine exited with code {outcome.code}: {outcome.tail}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A whole rehearsal: the twins of a plan, the drills on each, and the report."""
+"""Run a rehearsal: make the twins of a plan, run the drills, and write the report."""
 
 import json
 import shutil
@@ -34,33 +34,31 @@ NOT_PROVEN = (
     "memory",
     "speed",
 )
-"""What a CPU cannot show of any plan."""
+"""Properties that a CPU cannot verify for any plan."""
 KEPT = "layout rules, flags, schedule, precision policy, checkpoint format"
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalReport:
-    """What a rehearsal found."""
+    """The report of a rehearsal."""
 
     run: str
     plan_digest: str
-    """The plan that was rehearsed."""
     engine: str
     twins: tuple[Twin, ...]
     results: tuple[Result, ...]
-    """The drills, in order."""
     seed: int
-    """From which the kills were drawn."""
+    """Seed for the killed ranks and steps."""
     not_proven: tuple[str, ...] = field(default=NOT_PROVEN)
-    """What is still to be shown on GPUs."""
+    """Properties that only a run on GPUs can verify."""
 
     @property
     def ok(self) -> bool:
-        """Whether every drill held."""
+        """True if every drill passed."""
         return all(result.ok for result in self.results)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, for JSON."""
+        """Return the report as JSON-compatible data."""
         return {
             "run": self.run,
             "plan_digest": self.plan_digest,
@@ -83,23 +81,21 @@ class RehearsalReport:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalRequest:
-    """What to rehearse, and how."""
+    """The parameters of a rehearsal."""
 
     loaded: LoadedSpec
-    """The spec with its places."""
+    """The spec with line numbers."""
     plan: Plan
     catalog: Catalog
-    """The facts it was resolved with."""
     directory: Path
-    """Where the drills work; what they print stays there."""
+    """The working directory of the drills. It keeps their logs."""
     seed: int
-    """From which kills are drawn."""
+    """Seed for the killed ranks and steps."""
     drills: tuple[DrillName, ...] = tuple(DrillName)
-    """The drills to run."""
 
 
 def make_twins(request: RehearsalRequest) -> list[Twin]:
-    """The twins of a plan, or the reason why it cannot be rehearsed."""
+    """Return the twins of a plan. Raises UsageError if the plan cannot be rehearsed."""
     plan = request.plan
     refusal = ENGINES[plan.spec.engine.name].no_rehearsal(plan)
     if refusal:
@@ -110,14 +106,14 @@ def make_twins(request: RehearsalRequest) -> list[Twin]:
 
 
 def prepared_files(plan: Plan) -> tuple[str, ...]:
-    """The data of the spec when all of them are prepared and can be read on this host."""
+    """Return the prepared data of the spec; empty unless all of it is readable on this host."""
     sources, engine = plan.spec.data.sources or (), ENGINES[plan.spec.engine.name]
     prefixes = [source.prepared for source in sources if source.prepared is not None]
     places = engine.source_places(plan)
     if places:
         prefixes = list(places)
     elif len(prefixes) < len(sources):
-        # Raw text: what `seatrial data prepare` has written, if it has.
+        # Raw text: use the output of `seatrial data prepare`, if there is any.
         blend = Path(plan.data_location) / "blend.txt"
         words = blend.read_text().split() if blend.is_file() else []
         prefixes = [word for word in words if not _is_weight(word)]
@@ -126,7 +122,7 @@ def prepared_files(plan: Plan) -> tuple[str, ...]:
 
 
 def _is_weight(word: str) -> bool:
-    """Whether a word of a blend is a weight and not a path."""
+    """True if a word of a blend is a weight, False if it is a path."""
     try:
         float(word)
     except ValueError:
@@ -135,19 +131,19 @@ def _is_weight(word: str) -> bool:
 
 
 def _tokenizer_trouble(plan: Plan) -> str:
-    """Why the plan's tokenizer cannot be loaded here."""
+    """Return why this host cannot load the plan's tokenizer; empty if it can."""
     engine = ENGINES[plan.spec.engine.name]
     wanted = engine.hub_tokenizer(plan)
     if wanted is None:
         name = plan.model.tokenizer
-        return "" if not name or Path(name).is_file() else "there is no such file"
+        return "" if not name or Path(name).is_file() else "the file does not exist"
     return tokenizer_trouble(*wanted, engine=engine)
 
 
 def run_drills(
     request: RehearsalRequest, found: Iterable[Twin], announce: Announce
 ) -> Iterator[Result]:
-    """The drills, one result after the other."""
+    """Run the drills, and yield the result of each."""
     if DrillName.ARGUMENTS in request.drills:
         announce(DrillName.ARGUMENTS, "asking the engine", 0)
         yield arguments_result(request.plan)
@@ -159,14 +155,14 @@ def run_drills(
                 if drill is not DrillName.ARGUMENTS:
                     yield rehearsal.run(drill)
         finally:
-            # Logs and events are files and stay for a reader. Directories hold checkpoints, exports
-            # and caches, which are large and have served.
+            # Keep the files: logs and events. The directories hold checkpoints, exports and caches,
+            # which are large and no longer needed.
             for path in directory.glob("*/"):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def arguments_result(plan: Plan) -> Result:
-    """The engine's verdict on the production arguments, with three stages built and counted."""
+    """Validate the production arguments. The engine builds three stages and counts parameters."""
     last = plan.layout.pp_size - 1
     stages = sorted({0, last // 2, last})
     engine = ENGINES[plan.spec.engine.name]
@@ -185,7 +181,7 @@ def arguments_result(plan: Plan) -> Result:
 def report_of(
     request: RehearsalRequest, found: Iterable[Twin], results: Iterable[Result]
 ) -> RehearsalReport:
-    """The report of drills that have run."""
+    """Build the report of a rehearsal."""
     engine = ENGINES[request.plan.spec.engine.name]
     return RehearsalReport(
         request.plan.spec.name,
@@ -198,13 +194,12 @@ def report_of(
 
 
 def write_report(report: RehearsalReport, file: Path) -> None:
-    """Write the report as JSON."""
     plain = redact_tree(report.to_dict())
     write_state(file, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
 
 
 def was_rehearsed(directory: Path) -> bool:
-    """Whether a rehearsal of a run has held, by the reports in the directory of the run."""
+    """True if the run's directory contains the report of a rehearsal that passed."""
     return any(_held(file) for file in directory.glob("rehearsal-*.json"))
 
 
@@ -212,5 +207,5 @@ def _held(file: Path) -> bool:
     try:
         return read_json(file)["ok"] is True
     except (OSError, DamagedError, KeyError, TypeError):
-        # Half of a report, of a rehearsal that did not come to its end.
+        # An incomplete report, from a rehearsal that was interrupted.
         return False

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shrunk twin of a plan: small enough for a CPU, the same in everything that shapes the code.
+"""The twin of a plan: a scaled-down copy that trains on a CPU and runs the same code paths.
 
-Each parallel degree above 1 becomes 2. What does not fit together into 8 processes goes into a
-second twin. Sizes shrink; the relations between them (which divides which, which is larger) stay.
+Each parallel degree above 1 becomes 2. Degrees that do not fit into 8 processes together go into a
+second twin. Sizes shrink, but keep their relations (which divides which, which is larger).
 """
 
 from dataclasses import dataclass
@@ -23,46 +23,45 @@ from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node
 
 MAX_PROCESSES = 8
-"""Processes that a rehearsal starts at most."""
+"""Maximum number of processes of a rehearsal."""
 STEPS = 20
-"""Steps of a drill."""
 SAVE_AT = 10
-"""The step at which a drill saves, and from which it resumes."""
+"""The step at which a drill saves and from which it resumes."""
 SEQUENCE = 64
 PEAK_LEARNING_RATE = 1e-3
-"""Large enough that twenty steps move the loss."""
+"""Large enough to change the loss within twenty steps."""
 MOCK_VOCABULARY = 997
-"""Not a multiple of anything, so that padding is exercised."""
+"""A prime number, so that padding is exercised."""
 
 
 def degrees_of(layout: Layout) -> dict[str, int]:
-    """The degrees by which twins are told apart: tp, pp, cp and dp."""
+    """Return the degrees that identify a twin: tp, pp, cp and dp."""
     return {axis.value: layout.size(axis) for axis in (Axis.TP, Axis.PP, Axis.CP, Axis.DP)}
 
 
 def degree_words(layout: Layout) -> str:
-    """`tp 2 · dp 2`: the degrees above 1."""
+    """Format the degrees above 1, such as `tp 2 · dp 2`."""
     above = (f"{name} {size}" for name, size in degrees_of(layout).items() if size > 1)
     return " · ".join(above) or "one rank"
 
 
 @dataclass(frozen=True, slots=True)
 class TwinData:
-    """What the twins of a plan read."""
+    """The data that the twins of a plan read."""
 
     files: tuple[str, ...] = ()
-    """The spec's own data, without `.bin` and `.idx`; none for the engine's mock data."""
+    """The spec's data, without `.bin` and `.idx`; empty for the engine's mock data."""
     tokenizer_trouble: str = ""
-    """Why the tokenizer of real data cannot be loaded; a NullTokenizer takes its place then."""
+    """Why the tokenizer cannot be loaded. If set, the twin uses a NullTokenizer."""
 
     @property
     def real(self) -> bool:
-        """Whether the spec's own data are read."""
+        """True if the twin reads the spec's data."""
         return bool(self.files)
 
     @property
     def null_tokenizer(self) -> bool:
-        """Whether a NullTokenizer stands for the real one."""
+        """True if a NullTokenizer replaces the real tokenizer."""
         return not self.real or bool(self.tokenizer_trouble)
 
 
@@ -73,11 +72,11 @@ class Twin:
     plan: Plan
     data: TwinData
     replaced: tuple[str, ...]
-    """What differs from the plan in kind, not only in size, in words."""
+    """Differences from the plan other than sizes, as text."""
 
     @property
     def layout_words(self) -> str:
-        """`tp 2 · dp 2 · ep 2, sequence parallel`: its whole layout, in words."""
+        """Format the whole layout, such as `tp 2 · dp 2 · ep 2, sequence parallel`."""
         small = self.plan.layout
         chunks = [f"vp {small.vp_size}"] * (small.vp_size > 1)
         experts = [f"ep {small.ep_size}"] * (small.ep_size > 1)
@@ -86,56 +85,55 @@ class Twin:
 
 
 def twin_layouts(plan: Plan) -> list[Layout]:
-    """The layouts of the twins that together have every degree of the plan that is above 1."""
+    """Return layouts that together cover every degree of the plan above 1."""
     wanted = [name for name, size in degrees_of(plan.layout).items() if size > 1]
     if len(wanted) <= 3:
         return [Layout(**{f"{name}_size": 2 for name in wanted})]
-    # All four: the pipeline with the data-parallel ranks, and the context with both that cut it.
+    # All four degrees: one twin has the pipeline, the other context parallelism.
     return [Layout(tp_size=2, dp_size=2, pp_size=2), Layout(tp_size=2, cp_size=2, dp_size=2)]
 
 
 def twins(loaded: LoadedSpec, plan: Plan, catalog: Catalog, data: TwinData) -> list[Twin]:
-    """The twins of a plan."""
     return [_twin(loaded, plan, layout, catalog, data) for layout in twin_layouts(plan)]
 
 
 def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
-    """What differs from the plan in kind, in words."""
+    """List the differences from the plan other than sizes."""
     found = []
     precision, small = plan.spec.training.precision, _precision(plan)
     if small is not precision:
         found.append(f"precision {precision} runs as {small}")
     if plan.model.tokenizer and data.null_tokenizer:
-        why = f" of the same size, as it cannot be loaded ({data.tokenizer_trouble})"
+        why = f" of the same size, because it cannot be loaded ({data.tokenizer_trouble})"
         size = why if data.tokenizer_trouble else ""
         found.append(f"tokenizer {plan.model.tokenizer} is a NullTokenizer{size}")
     for field in ("initial_weights", "continue_from"):
         if getattr(plan.spec, field) is not None:
-            found.append(f"{field} is left out: the twin starts from fresh weights")
+            found.append(f"{field} is ignored: the twin starts from random weights")
     if plan.layout.etp_size > 1:
-        # gloo refuses the uneven sizes that experts cut by etp exchange.
+        # gloo rejects the uneven sizes that experts exchange if etp splits them.
         found.append(f"etp {plan.layout.etp_size} runs as etp 1")
     return tuple(found)
 
 
 def _small_data(plan: Plan, data: TwinData) -> dict[str, Any]:
-    """The spec's own data where they are, or made-up ones."""
+    """Return the spec's data if it is available, otherwise mock data."""
     if not data.real:
         return {"mock": True, "sources": None}
     if ENGINES[plan.spec.engine.name].data_format is DataFormat.INDEXED:
         return {"location": plan.data_location}
-    # Samples lie in a directory of their length, and the twin's are the beginnings of those.
+    # Directories are named by sample length. The twin reads the start of each sample.
     pairs = zip(data.files, plan.spec.data.sources or (), strict=True)
     return {"sources": [{"prepared": place, "weight": s.weight} for place, s in pairs]}
 
 
 def _precision(plan: Plan) -> Precision:
-    """The number format that the engine computes in on a CPU."""
+    """Return the precision that the engine uses on a CPU."""
     return ENGINES[plan.spec.engine.name].cpu_precision(plan.spec.training.precision)
 
 
 def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data: TwinData) -> Twin:
-    """One twin: a small spec, resolved by the same rules as the plan."""
+    """Make one twin: a small spec, resolved by the same rules as the plan."""
     spec = plan.spec.model_dump(mode="json", by_alias=True)
     spec["model"] = {"dimensions": _small_model(plan, small, data).model_dump(mode="json")}
     spec["initial_weights"] = spec["continue_from"] = None
@@ -154,14 +152,14 @@ def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data:
 
 
 def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
-    """The model with small dimensions that relate to each other as the large ones do."""
+    """Return a small model whose dimensions have the same relations as the original's."""
     model = plan.model.architecture
     heads, head_dim = 4, 16
     hidden = heads * head_dim
     if model.heads * model.head_dim != model.hidden_size:
         head_dim = 32
     grouped = model.kv_heads < model.heads
-    # Fewer key heads than tp ranks means that ranks share one.
+    # With fewer key/value heads than tp ranks, ranks share a head.
     shares = model.kv_heads < plan.layout.tp_size
     kv_heads = (1 if shares else 2) if grouped else heads
     swiglu = model.activation is Activation.SWIGLU
@@ -180,22 +178,22 @@ def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
 
 
 def _small_layers(plan: Plan, small: Layout) -> int:
-    """Two layers a stage, or a chunk, whose embedding or loss counts as one of them."""
+    """Return two layers per stage or chunk, minus an embedding or loss that counts as a layer."""
     spec, vp = plan.spec.parallelism, _small_chunks(plan, small)
     counted = spec.embedding_as_layer + spec.loss_as_layer
     if counted and small.pp_size > 1:
         return 2 * small.pp_size * vp - counted
-    # A mixture of experts is cut into two stages by a drill, each with experts.
+    # The reshard drill splits a mixture of experts into two stages, each with experts.
     return max(2 * small.pp_size, small.pp_size * vp, 4 if plan.model.architecture.moe else 0)
 
 
 def _small_chunks(plan: Plan, small: Layout) -> int:
-    """Two chunks a stage where the run has several."""
+    """Return two chunks per stage if the run has more than one."""
     return 2 if plan.layout.vp_size > 1 and small.pp_size > 1 else 1
 
 
 def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
-    """A few small experts; leading dense layers and a shared expert stay if there are any."""
+    """Return a few small experts, with dense layers and a shared expert if the model has them."""
     if moe is None:
         return None
     return {
@@ -209,7 +207,7 @@ def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
 
 
 def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:
-    """Twenty steps of a small batch, with the schedule's phases inside them."""
+    """Return twenty steps of a small batch that include every phase of the schedule."""
     training = plan.spec.training
     micro = min(2, plan.batch.micro_batch_size)
     micro_batches = 2 * small.pp_size if plan.batch.micro_batches > 1 else 1
@@ -237,7 +235,7 @@ def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:
 
 
 def _small_parallelism(plan: Plan, small: Layout) -> dict[str, Any]:
-    """The small layout as numbers, and uneven stages that stay uneven."""
+    """Return the small layout. Uneven stages stay uneven."""
     spec = plan.spec.parallelism
     vp = _small_chunks(plan, small)
     ranks = small.tp_size * small.cp_size * small.dp_size
@@ -248,7 +246,7 @@ def _small_parallelism(plan: Plan, small: Layout) -> dict[str, Any]:
         "cp_size": small.cp_size,
         "ep_size": 2 if plan.layout.ep_size > 1 and ranks > 1 else 1,
         "etp_size": 1,
-        # What the planner chose for the run is not to be chosen again for the twin.
+        # Use the planner's choices for the run, instead of choosing again for the twin.
         "sharding": plan.sharding,
         "recompute": plan.recompute,
         "sequence_parallel": plan.sequence_parallel and small.tp_size > 1,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plan to Kubernetes manifests, as plain data; no I/O.
+"""Render a plan as Kubernetes manifests, as plain data. No I/O.
 
 One file per kind of job or object. Entry point: `render.render`.
 """

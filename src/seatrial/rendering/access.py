@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: the pods' account, the launcher's role, and a look at the cluster."""
+"""Access: the service account of the pods, the launcher role and the observer role."""
 
 from seatrial.catalog.node_types import Cloud
 from seatrial.planning.plan import Plan
@@ -10,9 +10,9 @@ from seatrial.rendering.names import Component, metadata, shared_labels
 from seatrial.spec.cluster import Operator
 
 LAUNCHER = "seatrial-launcher"
-"""The role of whoever launches runs in a namespace."""
+"""The role for users who launch runs in a namespace."""
 OBSERVER = "seatrial-observer"
-"""The role that looks at nodes, volumes and kinds of objects, and changes nothing."""
+"""The read-only role for nodes, volumes and resource definitions."""
 
 READ = ["get", "list", "watch"]
 OWN = ["get", "list", "watch", "create", "patch", "delete"]
@@ -22,7 +22,7 @@ IDENTITY_ANNOTATIONS = {
     Cloud.AZURE: "azure.workload.identity/client-id",
     Cloud.GOOGLE: "iam.gke.io/gcp-service-account",
 }
-"""How a service account is tied to an identity of each cloud."""
+"""The annotation that binds a service account to a cloud identity."""
 
 _OPERATOR_KINDS = {
     Operator.PYTORCHJOB: [("kubeflow.org", ["pytorchjobs"])],
@@ -30,11 +30,11 @@ _OPERATOR_KINDS = {
     Operator.HYPERPOD: [("sagemaker.amazonaws.com", ["hyperpodpytorchjobs"])],
 }
 _MADE_BY_OPERATOR = {Operator.TRAINJOB: [("jobset.x-k8s.io", ["jobsets"])]}
-"""What operators make of a job; a launch looks whether somebody else has the name."""
+"""Objects that operators create for a job. `launch` checks that nobody else uses their names."""
 
 
 def service_account(scene: Scene) -> Manifest:
-    """The account of the run's pods, tied to an identity of the cloud."""
+    """Return the service account of the run's pods, bound to a cloud identity."""
     identity = scene.plan.spec.cluster.identity
     if identity is None:
         raise ValueError("the spec names no identity")
@@ -44,28 +44,27 @@ def service_account(scene: Scene) -> Manifest:
 
 
 def launchable_operators() -> tuple[Operator, ...]:
-    """The operators whose jobs can be launched."""
     return tuple(_OPERATOR_KINDS)
 
 
 def launcher_rules(operators: tuple[Operator, ...] = tuple(_OPERATOR_KINDS)) -> list[Manifest]:
-    """What launching, following, stopping and deleting runs of these operators takes.
+    """Return the permissions to launch, watch, stop and delete runs of these operators.
 
-    No secrets, no pods/exec, no nodes, nothing outside the namespace. Pods are created only to
-    read a run's volume.
+    They exclude secrets, pods/exec, nodes and everything outside the namespace. Seatrial creates
+    pods only to read a run's volume.
     """
     return [rule for each in operators for rule in operator_rules(each)] + common_rules()
 
 
 def operator_rules(operator: Operator) -> list[Manifest]:
-    """What the jobs of one operator take."""
+    """Return the permissions for the jobs of one operator."""
     own = [_rule(group, kinds, OWN) for group, kinds in _OPERATOR_KINDS[operator]]
     made = _MADE_BY_OPERATOR.get(operator, [])
     return own + [_rule(group, kinds, ["get"]) for group, kinds in made]
 
 
 def common_rules() -> list[Manifest]:
-    """What every run takes, whoever starts its processes."""
+    """Return the permissions that every run needs, independent of the operator."""
     return [
         _rule("batch", ["jobs"], OWN),
         _rule("ray.io", ["rayjobs"], OWN),
@@ -75,23 +74,23 @@ def common_rules() -> list[Manifest]:
         _rule("", ["configmaps", "services", "persistentvolumeclaims", "serviceaccounts"], OWN),
         _rule("", ["pods"], [*READ, "create", "delete"]),
         _rule("", ["pods/log"], ["get"]),
-        # A forward over WebSockets begins with a GET, and asks for both.
+        # Port forwarding over WebSockets starts with a GET, and needs both verbs.
         _rule("", ["pods/portforward"], ["get", "create"]),
         _rule("", ["events"], READ),
-        # What would hold pods back is looked at before they are asked for: seatrial check.
+        # `seatrial check` reads these to find out why pods would not be scheduled.
         _rule("", ["resourcequotas", "limitranges"], READ),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
-        # Of a gang scheduler: an operator would change one of another owner.
+        # Gang schedulers: an operator would modify a pod group that has another owner.
         _rule("scheduling.x-k8s.io", ["podgroups"], ["get"]),
         _rule("scheduling.volcano.sh", ["podgroups"], ["get"]),
     ]
 
 
 def observer_rules() -> list[Manifest]:
-    """What helps to see, or to explain, why a run waits; all works without it, and says so."""
+    """Return optional permissions that help to explain why a run waits."""
     return [
         _rule("", ["nodes", "persistentvolumes", "namespaces"], READ),
-        # Whether an operator runs shows in its deployment.
+        # The deployment shows if an operator is running.
         _rule("apps", ["deployments"], READ),
         _rule("storage.k8s.io", ["storageclasses", "csidrivers"], READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
@@ -101,7 +100,7 @@ def observer_rules() -> list[Manifest]:
 
 
 def launcher_role(plan: Plan) -> Manifest:
-    """The namespaced role for the operator of one run."""
+    """Return the namespaced role for one run's operator."""
     head = {
         "name": LAUNCHER,
         "namespace": plan.spec.cluster.namespace,
@@ -112,7 +111,7 @@ def launcher_role(plan: Plan) -> Manifest:
 
 
 def observer_role() -> Manifest:
-    """The read-only role over the cluster."""
+    """Return the read-only cluster role."""
     head = {"name": OBSERVER, "labels": shared_labels(Component.ACCESS)}
     return manifest("rbac.authorization.k8s.io/v1", "ClusterRole", head, rules=observer_rules())
 

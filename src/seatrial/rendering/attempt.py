@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What differs from one submission of a run to the next."""
+"""The values that differ between submissions of a run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,20 +14,22 @@ class Attempt:
     """One submission of a run."""
 
     number: int = 1
-    """Counted from 1."""
+    """Starts at 1."""
     excluded_nodes: tuple[str, ...] = ()
-    """Kubernetes nodes on which an earlier attempt found a fault; no pod goes there."""
+    """Kubernetes nodes on which an earlier attempt found a fault. No pod is scheduled there."""
     code_digest: str = ""
-    """Identity of the Seatrial that rendered it, as `sha256:` and digits; empty leaves it out."""
+    """Identity of the Seatrial code that rendered it, as `sha256:` and digits; omitted if empty."""
     submission: str = ""
-    """Identity of the launch that began it, as the ledger has it; empty for manifests that no
-    launch submits. Numbers begin again when a run was deleted, and files on its volume stay."""
+    """Identity of the launch, from the ledger; empty for manifests that no launch submits.
+
+    It is needed because attempt numbers restart when a run is deleted, while its files stay on the
+    volume."""
 
 
 def code_digest(files: Iterable[tuple[str, bytes]]) -> str:
-    """`sha256:` and the digest of all files, by name; the order in which they come is no matter.
+    """Return `sha256:` and the digest of all files, independent of their order.
 
-    A name and a content are each preceded by their length, so that nothing can move between them.
+    Each name and each content is preceded by its length, so that the boundaries are unambiguous.
     """
     whole = sha256()
     for name, content in sorted(files):
@@ -41,7 +43,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def seatrial_files() -> Iterator[tuple[str, bytes]]:
-    """The code and the facts of this Seatrial, by their path inside the package."""
+    """Yield the code and catalog files of this Seatrial, with their paths inside the package."""
     for path in PACKAGE.rglob("*"):
         if path.suffix in (".py", ".toml", ".txt") and path.is_file():
             yield path.relative_to(PACKAGE).as_posix(), path.read_bytes()
@@ -49,5 +51,4 @@ def seatrial_files() -> Iterator[tuple[str, bytes]]:
 
 @cache
 def own_digest() -> str:
-    """The identity of this Seatrial."""
     return code_digest(seatrial_files())

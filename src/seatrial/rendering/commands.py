@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that the containers of a run execute; no shell ever reads them."""
+"""The commands of a run's containers. No shell interprets them."""
 
 from dataclasses import dataclass
 
@@ -13,20 +13,21 @@ from seatrial.rendering.volumes import LOCK
 from seatrial.spec.cluster import Operator
 
 SUPERVISOR_MODULE = "seatrial.worker.supervisor"
-"""What starts torchrun on a node, and sees to its processes."""
+"""Starts torchrun on a node and supervises its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
-"""Where a pod's processes leave their heartbeats; of no use to anybody after it."""
+"""Where a pod's processes write their heartbeats. Not needed after the pod ends."""
 FINAL_CODES = (81, 82)
-"""Exit codes by which a worker says that no start of the attempt would help; 83, of one that a
-later start has replaced, says nothing of that later one (`checkpoints/stopping.py`)."""
+"""Exit codes of a worker that mean that restarting the attempt would not help.
+
+83 is not one of them: a later start has replaced this worker (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
-"""Seconds of a pod's grace that the supervisor keeps for itself."""
+"""Seconds of the pod's grace period that are reserved for the supervisor."""
 PREFLIGHT_MODULE = "seatrial.worker.node.preflight"
-"""What looks at a node before training starts there."""
+"""Checks a node before training starts there."""
 RENDEZVOUS_PORT = 23456
-"""Where torchrun's processes meet; the training operator's own default."""
+"""The port of torchrun's rendezvous; the Training Operator's default."""
 PREFLIGHT_PORT = 29400
-"""Where the nodes meet before that, for an all-reduce."""
+"""The port for the all-reduce of the preflight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,20 @@ class PodRendezvous:
     """How the nodes of a run find each other."""
 
     node_rank: int | Reference
-    """This node's number, or the variable that holds it."""
+    """The rank of this node, or the variable that holds it."""
     address: str
-    """The host on which node 0 listens; empty when the launcher finds it."""
+    """The host on which node 0 listens; empty if the launcher finds it."""
     first_rank: int = 0
-    """What is to be added to the node's number, where the operator counts roles from 0 each."""
+    """Offset of the node rank, for operators that count each replica type from 0."""
 
     def ranked(self, text: str) -> Argument:
-        """The text with this node's number behind it."""
+        """Append the node rank to the text."""
         rank = self.node_rank
         return (text, rank) if isinstance(rank, Reference) else f"{text}{rank}"
 
 
 def training_command(scene: Scene, meeting: PodRendezvous, directory: str = SUPERVISION) -> Command:
-    """Start the supervisor with everything said: nodes, processes, rank, rendezvous, engine."""
+    """Return the supervisor command, with nodes, processes, rank, rendezvous and engine."""
     machines = scene.plan.machines
     return Command(
         module=SUPERVISOR_MODULE,
@@ -57,7 +58,7 @@ def training_command(scene: Scene, meeting: PodRendezvous, directory: str = SUPE
             "node-rank": meeting.ranked(""),
             "address": meeting.address,
             "port": RENDEZVOUS_PORT,
-            # Nobody of another attempt, or of a run that had this name before, is let in.
+            # Unique, so that processes of other attempts or of a deleted run cannot join.
             "name": attempt_name(scene),
             "restarts": scene.plan.spec.cluster.restarts,
             "grace-seconds": grace_seconds(scene) - LEFT_OF_GRACE,
@@ -72,46 +73,46 @@ def training_command(scene: Scene, meeting: PodRendezvous, directory: str = SUPE
 
 
 def probe_command(kind: str) -> Command:
-    """What the kubelet asks a supervised pod."""
+    """Return the command of a kubelet probe."""
     return Command(module=f"{SUPERVISOR_MODULE}.probe", words=(kind, SUPERVISION))
 
 
 def hyperpod_command(scene: Scene) -> Command:
-    """HyperPod's launcher, which finds rank and rendezvous itself, and whose logs it watches."""
+    """Return the command of HyperPod's launcher, which finds rank and rendezvous itself."""
     machines = scene.plan.machines
     return Command(
         "hyperpodrun",
         options={
             "nnodes": machines.nodes,
             "nproc-per-node": machines.processes_per_node,
-            "log-dir": "/tmp/hyperpod",  # noqa: S108  (of the container, which shares it with none)
+            "log-dir": "/tmp/hyperpod",  # noqa: S108  (inside the container, not shared)
         },
         rest=tuple(_process(scene)),
     )
 
 
 def log_directory(scene: Scene) -> str:
-    """Where the processes of this attempt write what they print."""
+    """Return the directory for the logs of this attempt's processes."""
     return f"{scene.home}/logs/attempt-{scene.attempt.number}"
 
 
 def attempt_name(scene: Scene) -> str:
-    """What tells an attempt from all others, those of a run that was deleted included."""
+    """Return a name that is unique among all attempts, including those of deleted runs."""
     name = f"{scene.plan.spec.name}-attempt-{scene.attempt.number}"
     return "-".join(filter(None, (name, scene.attempt.submission)))
 
 
 def _process(scene: Scene) -> list[str]:
-    """What each process is, and what the engine is told."""
+    """Return the module and the arguments of each process."""
     engine = ENGINES[scene.plan.spec.engine.name]
-    # On this host there is no disk beside the one that everything is on.
+    # On this host, all files are on one disk.
     scratch = "" if scene.plan.machines.operator is Operator.TORCHRUN else SCRATCH
     arguments = engine.pod_arguments(scene.plan, on_cpu=scene.on_cpu, scratch=scratch)
     return ["--tee=3", "--module", engine.modules.pod, *engine.command_line(arguments)]
 
 
 def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> Command:
-    """What is looked at on each node, and how the nodes meet for the all-reduce."""
+    """Return the preflight command. Without a rendezvous, it skips the all-reduce."""
     machines = scene.plan.machines
     options: dict[str, Option] = {
         "gpus": 0 if scene.on_cpu else machines.processes_per_node,
@@ -130,26 +131,26 @@ def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> Command:
             "first-rank": meeting.first_rank,
             "master-addr": meeting.address,
             "master-port": PREFLIGHT_PORT,
-            # A pod that replaces a lost one finds here that the others are past this.
+            # The replacement of a lost pod finds this file and skips the all-reduce.
             "met": f"{log_directory(scene)}/{_met(scene)}",
         }
     return Command(module=PREFLIGHT_MODULE, options=options)
 
 
 def _met(scene: Scene) -> str:
-    """The name of the file that says that the nodes have met.
+    """Return the name of the file that records that the nodes have met.
 
-    The volume outlives a run that is deleted, and the next one's attempts are counted from 1
-    again: it would find the file of the one before and never look between its nodes. So the
-    launch's own identity is in the name. Of what tells submissions apart, the job's uid, a pod
-    learns nothing: the downward API has no owners, and pods have no right to ask.
+    The volume outlives a deleted run, and the attempts of the next run with this name start at 1
+    again. It would find the old file and skip the check between its nodes, so the file name
+    contains the identity of the launch. The job's uid is not available in a pod: the downward API
+    does not expose owners, and pods have no access to the API server.
     """
     submission = scene.attempt.submission
     return f"met-{submission}" if submission else "met"
 
 
 def install_command(scene: Scene) -> Command:
-    """Install the worker by its lock file into a directory that the other containers share."""
+    """Install the worker from its lock file into a directory that all containers share."""
     lock = ENGINES[scene.plan.spec.engine.name].installation.lock
     return Command(
         module="pip",

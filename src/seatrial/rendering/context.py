@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plan with the facts around it: all that a manifest is made of."""
+"""The rendering context: a plan with the catalog facts that manifests need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,83 +15,80 @@ from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
 
 DATA = "data"
-"""The key of a profile's images under which the image for data preparation stands."""
+"""The key of the data preparation image among a profile's images."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodImage:
-    """A container image as pods name it."""
+    """A container image as referenced in pods."""
 
     reference: str
-    """Repository with a digest where it is known, else with a version tag."""
+    """Repository with the digest if known, otherwise with a version tag."""
     brings_worker: bool = True
-    """Whether the engine and Seatrial are inside; otherwise an init container installs them."""
+    """True if it contains the engine and Seatrial; otherwise an init container installs them."""
     fabrics: tuple[str, ...] | None = None
-    """Fabrics whose libraries it brings; nothing when that is not known."""
+    """Fabrics whose libraries it contains; None if unknown."""
     published: bool = True
-    """Whether it can be pulled."""
+    """True if it can be pulled."""
     floating: bool = False
-    """Whether its tag moves from build to build."""
+    """True if its tag changes with every build."""
     is_cataloged: bool = True
-    """False for a reference that the catalog does not have: what is inside is an assumption."""
+    """False for a reference outside the catalog, whose contents are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that rendering looks at."""
+    """The input of rendering."""
 
     plan: Plan
-    """What the run is."""
     profile: Profile
-    """The kind of cluster."""
     node: NodeType
     fabric: Fabric
-    """The network between them."""
+    """The network between the nodes."""
     tier: StorageTier | None
-    """The tier of the volume; nothing when the spec names an existing claim."""
+    """The storage tier of the volume; None if the spec names an existing claim."""
     image: PodImage
-    """What training runs in."""
+    """The image for training."""
     data_image: PodImage
-    """What data preparation runs in."""
+    """The image for data preparation."""
     attempt: Attempt
-    """Which submission it is."""
     own_catalog: Mapping[str, str]
-    """The user's own facts, file by file, which no image brings."""
+    """The user's own catalog files, which no image contains."""
 
     @property
     def home(self) -> str:
-        """The run's own directory on the shared volume."""
+        """The run's directory on the shared volume."""
         return f"{self.plan.spec.cluster.storage.mount.rstrip('/')}/{self.plan.spec.name}"
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the nodes have no GPU, and the engine trains on their processors."""
+        """True if the nodes have no GPUs."""
         return not self.node.gpus
 
     @property
     def share_of_node(self) -> float:
-        """How much of each node the run takes: all, unless it leaves GPUs to others."""
+        """The fraction of each node that the run uses. Below 1 if it leaves GPUs to others."""
         if self.on_cpu:
             return 1.0
         return self.plan.machines.processes_per_node / self.node.gpus
 
     @property
     def fabric_devices(self) -> int:
-        """Devices of the fabric that a pod sees; none when the run does not use it."""
+        """The number of fabric devices of a pod; 0 if the run does not use the fabric."""
         if not self.fabric.device_glob:
             return 0
-        # A device serves a GPU or several, so a part of the GPUs gets a part of them.
+        # Devices are shared between GPUs, so a fraction of the GPUs gets that fraction of them.
         whole = self.node.fabric_resource_count or self.node.nics
         return max(1, int(whole * self.share_of_node))
 
     @property
     def claim(self) -> str:
-        """The name of the claim that pods mount."""
+        """The name of the volume claim that pods mount."""
         return self.plan.spec.cluster.storage.claim or self.plan.spec.name
 
 
 def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
-    """The facts around a plan, from the catalog."""
+    """Look up the catalog facts for a plan."""
     machines = plan.machines
     profile = catalog.profile(machines.profile)
     return Scene(
@@ -108,13 +105,13 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
 
 
 def _data_image(plan: Plan, profile: Profile) -> str:
-    """The image for data preparation, as the spec or the profile names it."""
+    """Return the image for data preparation from the spec or the profile."""
     chosen = plan.spec.cluster.preparation.image
     return chosen or profile.images.get(DATA, plan.machines.image)
 
 
 def image_of(name: str, catalog: Catalog) -> PodImage:
-    """The image of that name in the catalog; anything else is a reference as it stands."""
+    """Return the catalog's image of that name; any other name is an image reference."""
     try:
         found = catalog.image(name)
     except NotInCatalogError:

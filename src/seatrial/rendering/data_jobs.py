@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Data preparation on the cluster: an Indexed Job over a frozen list, or a RayJob.
+"""Data preparation on the cluster: an Indexed Job over a frozen task list, or a RayJob.
 
-Both end in the same bytes: a task is done by one kernel, and its record decides (ADR 7).
+Both produce the same bytes: the same kernel runs each task, and the task's record decides (ADR 7).
 """
 
 import shlex
@@ -21,34 +21,34 @@ from seatrial.rendering.spec_config import DIRECTORY, FILE, catalog_environment,
 from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
 
 TASKS = "data"
-"""The part of a run that is the job of all tasks, one pod each."""
+"""Name part of the job that runs all tasks, one pod each."""
 LISTING = "data-list"
-"""The part that is the job that freezes the list of tasks."""
+"""Name part of the job that freezes the task list."""
 ASSEMBLY = "data-end"
-"""The part that is the job that puts the pieces together."""
+"""Name part of the job that assembles the output."""
 TRIES = 5
-"""How often a task may fail by what another try can mend."""
+"""Maximum number of retries of a task after a transient failure."""
 BAD_INPUT = 1
-"""The exit code of a task whose input is bad, so that another try is in vain."""
+"""The exit code of a task with bad input, which is not retried."""
 BAD_USAGE = 2
-"""The exit code of a command that was called wrongly."""
+"""The exit code of a command with bad usage."""
 KEEP_SECONDS = 7 * 86_400
-"""How long a finished job and its pods stay to be looked at."""
+"""How long a finished job and its pods are kept for inspection."""
 RAY_VERSION = "2.60.0"
-"""The Ray of the image for data preparation."""
+"""The Ray version in the data preparation image."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskListPlace:
-    """A frozen list of tasks."""
+    """A frozen task list."""
 
     address: str
-    """The file `tasks.jsonl`, as pods see it."""
+    """The path of `tasks.jsonl` inside pods."""
     tasks: int
 
 
 def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
-    """One pod for each task; what fails is tried again alone, and bad input only once."""
+    """Return a job with one pod per task. Retries failed tasks, except those with bad input."""
     pods = scene.plan.spec.cluster.preparation
     command = Command(module="seatrial.dataprep.drivers.single", options={"list": work.address})
     memory = quantity(max(1, pods.memory // pods.cpus >> 20) << 20)
@@ -63,7 +63,7 @@ def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
             "completions": work.tasks,
             "parallelism": min(work.tasks, pods.pods * pods.cpus),
             "backoffLimitPerIndex": TRIES,
-            # One that cannot be done is enough to know that the data set will not be whole.
+            # One permanently failed task makes the data set incomplete.
             "maxFailedIndexes": 0,
             "podFailurePolicy": {
                 "rules": [
@@ -88,17 +88,17 @@ def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
 
 
 def listing_job(scene: Scene) -> Manifest:
-    """The first step of a preparation: freeze the list; its log ends with the list as JSON."""
+    """Return the job that freezes the task list. The last log line is the list as JSON."""
     return _step(scene, LISTING, {"list-only": True, "json": True})
 
 
 def assembly_job(scene: Scene) -> Manifest:
-    """The last step: put together and verify what the tasks have made."""
+    """Return the job that assembles and verifies the output of the tasks."""
     return _step(scene, ASSEMBLY, {"json": True})
 
 
 def _step(scene: Scene, part: str, options: dict[str, Option]) -> Manifest:
-    """One pod that runs the command for all of the data, with the tasks left out or done."""
+    """Return a job with one pod that runs `data prepare` without running tasks itself."""
     pods = scene.plan.spec.cluster.preparation
     resources = small_resources(str(pods.cpus), quantity(pods.memory))
     template = _pod(scene, _prepare_command(options), resources)
@@ -128,7 +128,7 @@ def _step(scene: Scene, part: str, options: dict[str, Option]) -> Manifest:
 
 
 def ray_job(scene: Scene) -> Manifest:
-    """A Ray cluster for the time of one preparation."""
+    """Return a job with a temporary Ray cluster for one preparation."""
     pods = scene.plan.spec.cluster.preparation
     worker = _ray_pod(scene, small_resources(str(pods.cpus), quantity(pods.memory)))
     return manifest(
@@ -137,7 +137,7 @@ def ray_job(scene: Scene) -> Manifest:
         _metadata(scene),
         spec={
             "entrypoint": shlex.join(_prepare_command({"driver": "ray"}).on_host()),
-            # What was done is kept on the volume, so that another try goes on from there.
+            # Finished tasks are kept on the volume, so a retry continues from there.
             "backoffLimit": TRIES,
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": KEEP_SECONDS,
@@ -145,7 +145,7 @@ def ray_job(scene: Scene) -> Manifest:
             "rayClusterSpec": {
                 "rayVersion": RAY_VERSION,
                 "headGroupSpec": {
-                    # Tasks go to the workers; the head lists, assembles and serves.
+                    # Workers run the tasks. The head lists, assembles and serves the dashboard.
                     "rayStartParams": {"num-cpus": "0"},
                     "template": _ray_pod(scene, small_resources("4", "16Gi")),
                 },
@@ -181,7 +181,7 @@ def _mounts(scene: Scene) -> list[Mount]:
 
 
 def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest:
-    """A pod of data preparation: no GPU, no fabric, no capability."""
+    """Return a pod for data preparation: no GPU, no fabric, no capabilities."""
     mounts = _mounts(scene)
     variables = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "PYTHONUNBUFFERED": "1"}
     variables |= catalog_environment(scene)
@@ -204,7 +204,7 @@ def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest
         "spec": {
             **account_parts(scene),
             "enableServiceLinks": False,
-            # The user that trains, for both write into the run's directory.
+            # The same user as training, because both write into the run's directory.
             "securityContext": pod_security(user_of(scene)),
             "volumes": [mount.volume for mount in mounts],
             "containers": [container],
@@ -213,14 +213,14 @@ def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest
 
 
 def _ray_pod(scene: Scene, resources: Manifest) -> Manifest:
-    """A pod of the Ray cluster; KubeRay says what it runs."""
+    """Return a pod of the Ray cluster. KubeRay sets its command."""
     template = _pod(scene, None, resources)
     template["spec"]["containers"][0]["name"] = "ray"
     return template
 
 
 def _submitter(scene: Scene) -> Manifest:
-    """The pod that submits the job to Ray and follows it; it touches no data."""
+    """Return the pod that submits the job to Ray and waits for it. It mounts no data."""
     template = _pod(scene, None, small_resources("1", "1Gi"))
     spec = template["spec"]
     spec["restartPolicy"] = "Never"

@@ -13,17 +13,17 @@ from seatrial.rendering.resources import grace_seconds, planned_save_seconds
 from seatrial.spec.cluster import SecretRef
 
 SCRATCH = "/scratch"
-"""Where local disk is mounted, for what need not outlive the pod."""
+"""Mount point of local disk, for files that need not outlive the pod."""
 SITE = "/opt/seatrial/site"
-"""Where an init container installs the worker when the image lacks it."""
+"""Where an init container installs the worker if the image lacks it."""
 DUMP = "nccl_trace_rank_"
-"""How the dumps of torch's flight recorder begin in the run's own directory; then comes the rank.
+"""File name prefix of the flight recorder dumps in the run's directory, followed by the rank.
 
-The attempt is no part of it: what a runtime holds is the same for all attempts."""
+It does not contain the attempt: a TrainingRuntime is the same for all attempts."""
 DUMP_ENTRIES = 2000
-"""Collectives that each rank keeps for a dump."""
+"""Number of collectives that each rank records for a dump."""
 ON_ONE_HOST = {"GLOO_SOCKET_IFNAME": "lo"}
-"""For ranks that all run on this host."""
+"""Variables for a run whose ranks are all on this host."""
 
 RESERVED = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
@@ -31,11 +31,11 @@ RESERVED = (
     *("NODE_NAME", "POD_NAME", "PYTHONPATH", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
 )
-"""Variables that torchrun, an operator or Seatrial sets; another value would break the run."""
+"""Variables set by torchrun, an operator or Seatrial. Any other value would break the run."""
 
 
 def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
-    """What the catalog says a fabric needs on a node type."""
+    """Return the variables that the catalog lists for a fabric on a node type."""
     return {
         variable.name: variable.value
         for variable in fabric.environment
@@ -44,7 +44,7 @@ def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
 
 
 def forbidding(fabric: Fabric, node_type: str, name: str, value: str) -> VariableToAvoid | None:
-    """What the catalog has against a variable on a node type, if anything."""
+    """Return the catalog entry that advises against a variable on a node type, if any."""
     for variable in fabric.avoid:
         if variable.node_types and node_type not in variable.node_types:
             continue
@@ -54,21 +54,21 @@ def forbidding(fabric: Fabric, node_type: str, name: str, value: str) -> Variabl
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a variable is not the spec's to set."""
+    """True if the spec must not set this variable."""
     return any(fnmatchcase(name, pattern) for pattern in RESERVED)
 
 
 def training_environment(scene: Scene) -> list[Manifest]:
-    """The environment of a training container, in an order that does not change."""
+    """Return the environment of a training container, in a stable order."""
     return with_secrets([*open_environment(scene), *_metrics_address(scene)], scene)
 
 
 def open_environment(scene: Scene) -> list[Manifest]:
-    """What of it is no secret, for containers that need none."""
+    """Return the environment without secrets, for containers that need none."""
     values = {
         "HOME": SCRATCH,
         "HF_HOME": f"{SCRATCH}/huggingface",
-        # On a shared file system its locks are fought over (AWS's workshop, chapter 3).
+        # On a shared file system, processes compete for its locks (AWS's workshop, chapter 3).
         "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
     }
@@ -80,38 +80,38 @@ def open_environment(scene: Scene) -> list[Manifest]:
 
 
 def host_environment(scene: Scene) -> dict[str, str]:
-    """The variables of a worker on this host, which keeps the host's own besides."""
+    """Return the variables of a worker on this host, in addition to the host's environment."""
     return ON_ONE_HOST | _worker_environment(scene)
 
 
 def _worker_environment(scene: Scene) -> dict[str, str]:
-    """What a worker of the run gets, in a pod as on this host."""
+    """Return the variables of a worker, in a pod or on this host."""
     values = process_environment(f"{scene.home}/events.jsonl", on_cpu=scene.on_cpu)
     values |= {
         "PYTHONUNBUFFERED": "1",
-        # So that the worker notices when NCCL takes another one.
+        # Lets the worker detect that NCCL uses another fabric.
         "SEATRIAL_FABRIC": scene.plan.machines.fabric,
-        # torchrun kills its processes after 30 s otherwise, in the middle of a save.
+        # Otherwise torchrun kills its processes after 30 s, possibly during a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),
     }
     seconds = planned_save_seconds(scene)
     if seconds is not None:
-        # So that it notices when saves take longer.
+        # Lets the worker detect that saves take longer than planned.
         values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
     if not scene.on_cpu:
         values |= recorder_environment(scene)
     values |= logger_environment(scene) | _retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
-    # What the spec says is meant; rules have looked at it before.
+    # The spec takes precedence. Rules have already checked its variables.
     return values | dict(scene.plan.spec.cluster.env)
 
 
 def process_environment(events: str, *, on_cpu: bool) -> dict[str, str]:
-    """What ranks under torchrun need of any training, a rehearsal's included."""
+    """Return the variables that every rank under torchrun needs, also in a rehearsal."""
     values = {
         "SEATRIAL_EVENTS": events,
         "OMP_NUM_THREADS": "1",
-        # Else a restart finds the old attempt's keys in the shared store, and gloo hangs
+        # Otherwise a restart finds keys of the previous start in the shared store, and gloo hangs
         # (pytorch#135712).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
@@ -121,7 +121,7 @@ def process_environment(events: str, *, on_cpu: bool) -> dict[str, str]:
 
 
 def _retention_environment(scene: Scene) -> dict[str, str]:
-    """Which checkpoints are kept; the worker removes the others after each commit."""
+    """Return the retention policy. The worker deletes other checkpoints after each commit."""
     kept = scene.plan.spec.checkpoints
     values = {"SEATRIAL_KEEP_LAST": str(kept.keep_last)}
     if kept.keep_every_steps is not None:
@@ -130,13 +130,13 @@ def _retention_environment(scene: Scene) -> dict[str, str]:
 
 
 def logger_environment(scene: Scene) -> dict[str, str]:
-    """Where the numbers of the run go, in a pod or on this host."""
+    """Return the variables of the loggers, in a pod or on this host."""
     spec = scene.plan.spec
     values = {"SEATRIAL_RUN": spec.name}
     if spec.monitoring.prometheus.enabled:
         values["SEATRIAL_METRICS_PORT"] = str(spec.monitoring.prometheus.port)
     if spec.monitoring.wandb is not None:
-        # Without an id every restart begins a new run there (KempnerForge#19).
+        # Without an id, every restart creates a new run in W&B (KempnerForge#19).
         values |= {
             "WANDB_RUN_ID": spec.name,
             "WANDB_RESUME": "allow",
@@ -152,7 +152,7 @@ def logger_environment(scene: Scene) -> dict[str, str]:
 
 
 def _metrics_address(scene: Scene) -> list[Manifest]:
-    """The pod's own address to serve metrics at: whoever collects them comes from outside."""
+    """Return the pod's address as the metrics address, so that Prometheus can reach it."""
     if not scene.plan.spec.monitoring.prometheus.enabled:
         return []
     source = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -160,16 +160,16 @@ def _metrics_address(scene: Scene) -> list[Manifest]:
 
 
 def _interfaces(scene: Scene) -> dict[str, str]:
-    """The interface for bootstrap and for gloo, where the profile names one."""
+    """Return the interface for NCCL's bootstrap and gloo, if the profile names one."""
     name = scene.profile.network_interface
     return {"NCCL_SOCKET_IFNAME": name, "GLOO_SOCKET_IFNAME": name} if name else {}
 
 
 def recorder_environment(scene: Scene) -> dict[str, str]:
-    """Let torch write down what each rank did when a collective runs out of time.
+    """Enable torch's flight recorder, which dumps collectives when one times out.
 
-    The names are those of torch 2.13's FlightRecorder.hpp and ProcessGroupNCCL.hpp. Of the file the
-    older name is taken, which earlier versions read as well.
+    The names are from FlightRecorder.hpp and ProcessGroupNCCL.hpp of torch 2.13. The file uses the
+    older name, which earlier versions read too.
     """
     return {
         "TORCH_FR_BUFFER_SIZE": str(DUMP_ENTRIES),
@@ -179,7 +179,7 @@ def recorder_environment(scene: Scene) -> dict[str, str]:
 
 
 def identity() -> list[Manifest]:
-    """The pod and the node it is on, for logs and findings."""
+    """Return the variables with the names of the pod and its node, for logs and findings."""
     paths = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
     return [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -188,14 +188,14 @@ def identity() -> list[Manifest]:
 
 
 def plain(values: dict[str, str]) -> list[Manifest]:
-    """Variables with their values."""
+    """Return variables with literal values."""
     return [{"name": name, "value": escape(value)} for name, value in sorted(values.items())]
 
 
 def with_secrets(variables: list[Manifest], scene: Scene) -> list[Manifest]:
-    """Add the variables whose values stand in secrets; they replace defaults of their name.
+    """Add the variables from secrets. They replace defaults of the same name.
 
-    One that the spec gives twice stays there twice: `check` refuses it, and so does the API server.
+    If the spec sets one twice, both stay: `check` and the API server reject that.
     """
     cluster = scene.plan.spec.cluster
     added = _secret_variables(cluster.secrets)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands, and text that the kubelet expands: arguments and variables of a container.
+"""Commands, and escaping of text that the kubelet expands.
 
-The kubelet replaces `$(NAME)` by the variable's value and `$$` by `$`, in commands, arguments,
-values of variables and commands of probes. Whatever comes from a spec must survive that unchanged,
-so text and references are different types here, and only this module writes the kubelet's form.
+The kubelet replaces `$(NAME)` with the variable's value and `$$` with `$`, in commands, arguments,
+variables and probe commands. Text from a spec must survive this unchanged. So text and references
+are different types here, and only this module writes the kubelet's syntax.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +15,15 @@ PYTHON = "python3"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A variable of the container whose value the kubelet puts into the command."""
+    """A container variable whose value the kubelet inserts into the command."""
 
     name: str
 
 
 Argument = str | tuple[str | Reference, ...]
-"""An argument as the process sees it: a text, or texts and references that are joined."""
+"""An argument of a process: a text, or a sequence of texts and references to concatenate."""
 Option = Argument | int
-"""The value of an option; True for a switch."""
+"""The value of an option; True for a flag."""
 
 
 def escape(text: str) -> str:
@@ -37,28 +37,28 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program with what it is told; a container and this host each have their own form of it."""
+    """A program and its arguments, in separate forms for a container and for this host."""
 
     program: str = PYTHON
     module: str = ""
-    """The module of Python to run; empty if the program is another one."""
+    """The Python module to run; empty if the program is not Python."""
     words: tuple[str, ...] = ()
-    """What stands before the options, such as a subcommand."""
+    """Arguments before the options, such as a subcommand."""
     options: Mapping[str, Option] = field(default_factory=dict)
-    """The options by their names, in order."""
+    """Options by name, in order."""
     rest: tuple[Argument, ...] = ()
-    """What stands behind the options."""
+    """Arguments after the options."""
 
     def in_container(self) -> list[str]:
-        """Return the command as a container's `command` field has it."""
+        """Return the command for a container's `command` field."""
         return [_joined(argument) for argument in self._arguments()]
 
     def on_host(self) -> tuple[str, ...]:
-        """Return the command for a process of this host, where nothing is expanded."""
+        """Return the command for a process on this host, without escaping."""
         plain: list[str] = []
         for argument in self._arguments():
             if not isinstance(argument, str):
-                raise TypeError("no kubelet resolves a reference on this host")
+                raise TypeError("a reference needs a kubelet, and this command runs on the host")
             plain.append(argument)
         return tuple(plain)
 

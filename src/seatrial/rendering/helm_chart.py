@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rendered run as a Helm chart, for teams that ship charts.
 
-What may be changed are values that do not touch the plan: where it goes, in which image, under
-which account and queue. Nodes, layout and arguments belong together and stay as they were planned;
-for others, change the spec and render again. A value that the chart does not know is an error, by
-its schema: charts that ignore one in silence are how volumes got wrong names (see ADR 8).
+The chart's values are settings that do not affect the plan: namespace, image, account and queue.
+Nodes, layout and arguments depend on each other and stay as planned; to change them, change the
+spec and render again. The schema rejects unknown values: charts that silently ignore them have led
+to wrong volume names (see ADR 8).
 """
 
 import json
@@ -25,22 +25,22 @@ from seatrial.yaml_scalars import quoted
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Something that the chart's user may set."""
+    """A setting of the chart."""
 
     key: str
-    """Its name in values.yaml."""
+    """Its key in values.yaml."""
     given: str
     about: str
-    """What it is, for values.yaml and the schema."""
+    """Its description in values.yaml and the schema."""
     pattern: str
-    """What it must look like."""
+    """Regular expression for valid values."""
 
     places: tuple[tuple[str, str], ...]
-    """Where manifests have it: the section, and its key there."""
+    """Where manifests contain it: the section and the key."""
 
     @property
     def expression(self) -> Expression:
-        """What Helm puts in its place."""
+        """The Helm expression that replaces it."""
         return Expression(f"{{{{ .Values.{self.key} | quote }}}}")
 
 
@@ -95,7 +95,7 @@ _CLAIMS = (("persistentVolumeClaim", "claimName"),)
 
 
 def _image(rendering: Rendering) -> str:
-    """The image of the job, which is the last manifest that has pods."""
+    """Return the image of the job, which is the last manifest with pods."""
     images = (
         str(value)
         for manifest in reversed(rendering.manifests)
@@ -106,7 +106,7 @@ def _image(rendering: Rendering) -> str:
 
 
 def _leaves(value: Any, section: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Every value that is neither a mapping nor a list, with its key and the section around it."""
+    """Yield every scalar with its key and the section around it."""
     if isinstance(value, dict):
         for name, below in value.items():
             yield from _leaves(below, key, name)
@@ -118,9 +118,9 @@ def _leaves(value: Any, section: str = "", key: str = "") -> Iterator[tuple[str,
 
 
 def _template(manifest: Manifest, values: list[Value]) -> str:
-    """The manifest with values in place of what they replace; all else is taken as it stands."""
+    """Render the manifest with Helm expressions in place of the chart's values."""
     expressions = {(*place, v.given): v.expression for v in values for place in v.places}
-    # Braces of the run's own are no template; Helm prints a text in backquotes as it is.
+    # Braces of the run itself are not a template. Helm prints text in backquotes verbatim.
     return yaml_text(
         _with_expressions(manifest, expressions), lambda text: text.replace("{{", "{{ `{{` }}")
     )
@@ -132,7 +132,7 @@ def _with_expressions(
     section: str = "",
     key: str = "",
 ) -> Any:
-    """A copy of plain data with expressions at their places."""
+    """Return a copy of plain data with expressions at their places."""
     if isinstance(value, dict):
         return {
             name: _with_expressions(below, expressions, key, name) for name, below in value.items()
@@ -149,7 +149,7 @@ def _schema(values: list[Value]) -> Manifest:
         "additionalProperties": False,
         "required": [value.key for value in values],
         "properties": {
-            # Helm itself puts this one in.
+            # Helm adds this property itself.
             "global": {"type": "object"},
             **{
                 value.key: {

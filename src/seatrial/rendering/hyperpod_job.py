@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """HyperPodPyTorchJob: the training operator of Amazon SageMaker HyperPod.
 
-It starts processes through `hyperpodrun`, torchrun with an agent that the operator talks to; the
-image needs the package hyperpod-elastic-agent. Which node is the first, only that agent knows, so
-that nodes are looked at one by one before training, without the all-reduce between them; HyperPod
-tests the network itself (deep health checks).
+It starts processes with `hyperpodrun`, which is torchrun with an agent for the operator. The image
+needs the package hyperpod-elastic-agent. Only that agent knows which node is the first, so the
+preflight checks each node separately, without an all-reduce. HyperPod tests the network itself
+(deep health checks).
 """
 
 from seatrial.rendering.commands import attempt_name, hyperpod_command
@@ -18,13 +18,13 @@ from seatrial.rendering.pytorch_job import CONTAINER, KEEP_SECONDS
 from seatrial.rendering.scheduling import queue_labels
 
 RESTARTS_IN_PLACE = 3
-"""Restarts of processes before the whole job starts again; AWS's examples have the same."""
+"""Process restarts before a restart of the whole job, as in AWS's examples."""
 EVALUATION_SECONDS = 21_600
-"""The time within which restarts are counted."""
+"""The period in which restarts are counted."""
 
 
 def hyperpod_job(scene: Scene) -> Manifest:
-    """The job, with one kind of pod for all nodes."""
+    """Return the job, with one pod template for all nodes."""
     machines = scene.plan.machines
     restarts = scene.plan.spec.cluster.restarts
     head = attempt_metadata(scene.plan, scene.attempt, Component.TRAINING)
@@ -34,9 +34,9 @@ def hyperpod_job(scene: Scene) -> Manifest:
         command=hyperpod_command(scene),
         preflight=None,
         restart_policy="",
-        # HyperPod's own agent starts processes again, as the operator tells it.
+        # HyperPod's agent restarts processes on the operator's request.
         supervised=False,
-        # Starts that come to nothing are counted beside the checkpoints; a supervisor says so too.
+        # Restarts without progress are counted next to the checkpoints, as a supervisor does.
         env=tuple(
             plain(
                 {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a Prometheus of the cluster finds the metrics of a run."""
+"""The PodMonitor with which Prometheus finds the metrics of a run."""
 
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, manifest
@@ -8,19 +8,19 @@ from seatrial.rendering.names import Component, metadata, selector
 from seatrial.spec.cluster import Operator
 
 API = "monitoring.coreos.com/v1"
-"""The Prometheus operator's."""
+"""API version of the Prometheus operator."""
 PORT_NAME = "metrics"
-"""What the port of the training container is called."""
+"""The name of the training container's metrics port."""
 
 
 def metrics_port(scene: Scene) -> tuple[tuple[str, int], ...]:
-    """The port of the training container that metrics are served at, if they are."""
+    """Return the metrics port of the training container; empty if metrics are disabled."""
     prometheus = scene.plan.spec.monitoring.prometheus
     return ((PORT_NAME, prometheus.port),) if prometheus.enabled else ()
 
 
 def pod_monitors(scene: Scene) -> list[Manifest]:
-    """The PodMonitor of the run, where the spec asks for one."""
+    """Return the PodMonitor of the run, if the spec requests one."""
     prometheus = scene.plan.spec.monitoring.prometheus
     if not prometheus.enabled or prometheus.pod_monitor is None:
         return []
@@ -37,10 +37,10 @@ def pod_monitors(scene: Scene) -> list[Manifest]:
 
 
 def _last_node(scene: Scene) -> dict[str, str]:
-    """The labels of the pod that serves: the one with the last rank, which holds the loss.
+    """Return the labels of the pod that serves metrics: the one with the last rank and the loss.
 
-    The others would be targets that are down, and an alert for those is in every cluster.
-    HyperPod gives ranks to pods as they come, so that there all are asked.
+    The other pods would be targets that are down, which triggers alerts in most clusters. HyperPod
+    assigns ranks in order of arrival, so there all pods are targets.
     """
     last, operator = scene.plan.machines.nodes - 1, scene.plan.machines.operator
     if operator is Operator.TRAINJOB:

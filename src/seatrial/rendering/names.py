@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the objects of a run are called, and what they are found by."""
+"""Names, labels and annotations of a run's objects."""
 
 from enum import StrEnum
 
@@ -13,48 +13,48 @@ from seatrial.spec.run import RunSpec
 from seatrial.version import VERSION
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-"""Whose tool made an object; `MANAGED_BY` on ours."""
+"""The tool that manages an object; `MANAGED_BY` for Seatrial."""
 MANAGED_BY = "seatrial"
 RUN_LABEL = "seatrial.dev/run"
-"""The run's name; every object of a run has it."""
+"""The run's name, on every object of a run."""
 ATTEMPT_LABEL = "seatrial.dev/attempt"
-"""The attempt's number, on what belongs to one attempt."""
+"""The attempt's number, on the objects of one attempt."""
 SPEC_LABEL = "seatrial.dev/spec"
-"""The first digits of the spec's digest, to select by."""
+"""The first digits of the spec's digest, for selectors."""
 PLAN_LABEL = "seatrial.dev/plan"
-"""The first digits of the plan's digest, to select by."""
+"""The first digits of the plan's digest, for selectors."""
 COMPONENT_LABEL = "app.kubernetes.io/component"
-"""Which part of the run an object is."""
+"""The component of the run that an object belongs to."""
 _SHORT = 16
 
 
 class Component(StrEnum):
-    """The parts of a run, as the component label has them."""
+    """The components of a run, as in the component label."""
 
     TRAINING = "training"
-    """The processes that train."""
+    """Training processes."""
     DATA = "data"
-    """The preparation of data."""
+    """Data preparation."""
     TENSORBOARD = "tensorboard"
-    """TensorBoard over the run's files."""
+    """TensorBoard."""
     STORAGE = "storage"
-    """The volume that outlives all attempts."""
+    """The volume, which outlives all attempts."""
     ACCESS = "access"
-    """Who may do what."""
+    """Roles and service accounts."""
 
 
 def spec_digest(spec: RunSpec) -> str:
-    """The identity of a spec: what is wanted, not how it is described."""
+    """Return the digest of a spec, without its description."""
     return digest(spec.model_dump(mode="json", by_alias=True, exclude={"description"}))
 
 
 def selector(plan: Plan, component: Component) -> dict[str, str]:
-    """The labels by which the pods of a part of the run are found."""
+    """Return the labels that select the pods of a component."""
     return {RUN_LABEL: plan.spec.name, COMPONENT_LABEL: str(component)}
 
 
 def labels(plan: Plan, component: Component) -> dict[str, str]:
-    """The labels of an object of the run."""
+    """Return the labels of an object of the run."""
     return {
         "app.kubernetes.io/name": "seatrial",
         "app.kubernetes.io/instance": plan.spec.name,
@@ -64,7 +64,7 @@ def labels(plan: Plan, component: Component) -> dict[str, str]:
 
 
 def shared_labels(component: Component) -> dict[str, str]:
-    """The labels of what all runs of a namespace or a cluster have in common."""
+    """Return the labels of objects that the runs of a namespace or cluster share."""
     return {
         "app.kubernetes.io/name": "seatrial",
         MANAGED_BY_LABEL: MANAGED_BY,
@@ -73,7 +73,7 @@ def shared_labels(component: Component) -> dict[str, str]:
 
 
 def digest_labels(plan: Plan) -> dict[str, str]:
-    """Spec and plan as labels, which end at 63 characters and so hold their first digits."""
+    """Return the digests of spec and plan, shortened because labels have at most 63 characters."""
     return {
         SPEC_LABEL: spec_digest(plan.spec).partition(":")[2][:_SHORT],
         PLAN_LABEL: plan.digest.partition(":")[2][:_SHORT],
@@ -81,7 +81,7 @@ def digest_labels(plan: Plan) -> dict[str, str]:
 
 
 def annotations(plan: Plan, attempt: Attempt) -> dict[str, str]:
-    """Where an object came from: spec, plan and code, in full."""
+    """Return the version and the full digests of spec, plan and code."""
     return without_empty(
         {
             "seatrial.dev/version": VERSION,
@@ -93,7 +93,7 @@ def annotations(plan: Plan, attempt: Attempt) -> dict[str, str]:
 
 
 def metadata(plan: Plan, component: Component, part: str = "") -> Manifest:
-    """Name, namespace and labels of an object of the run that outlives its attempts."""
+    """Return name, namespace and labels of an object that outlives attempts."""
     return {
         "name": object_name(plan, part),
         "namespace": plan.spec.cluster.namespace,
@@ -102,10 +102,10 @@ def metadata(plan: Plan, component: Component, part: str = "") -> Manifest:
 
 
 def attempt_metadata(plan: Plan, attempt: Attempt, component: Component) -> Manifest:
-    """Name, namespace, labels and annotations of what one attempt submits.
+    """Return name, namespace, labels and annotations of the objects of one attempt.
 
-    The name is that of the run, without the attempt: the API server then refuses a second job
-    while a first is there, whoever submits it.
+    The name does not contain the attempt. So while one job exists, the API server rejects a second
+    one, no matter who submits it.
     """
     return {
         "name": plan.spec.name,
@@ -120,5 +120,5 @@ def attempt_metadata(plan: Plan, attempt: Attempt, component: Component) -> Mani
 
 
 def object_name(plan: Plan, part: str = "") -> str:
-    """The run's name, with the part that tells this object from its others."""
+    """Return the name of an object: the run's name, and the part if there is one."""
     return part_name(plan.spec.name, part)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may reach the pods of a run: themselves, whoever collects metrics, and nobody else."""
+"""Network policies: only the run's own pods and metrics collectors can reach its pods."""
 
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, manifest
@@ -10,21 +10,21 @@ from seatrial.spec.cluster import Operator
 
 METADATA_NAME = "kubernetes.io/metadata.name"
 DASHBOARD_PORT = 8265
-"""Where the head of a Ray cluster answers questions about jobs."""
+"""The port of a Ray head's dashboard, which serves the job API."""
 HYPERPOD_NAMESPACE = "aws-hyperpod"
-"""Where HyperPod's training operator is installed; sagemaker-hyperpod 3.12 looks for it there."""
+"""The namespace of HyperPod's training operator, as in sagemaker-hyperpod 3.12."""
 HYPERPOD_AGENT_PORT = 8080
-"""Where the agent of `hyperpodrun` listens unless told otherwise (hyperpod-elastic-agent 1.1.3)."""
+"""The default port of the `hyperpodrun` agent (hyperpod-elastic-agent 1.1.3)."""
 MEETING = "meeting"
-"""The part of a run that is the service under which nodes meet before training."""
+"""Name part of the service through which nodes meet before training."""
 
 
 def network_policies(scene: Scene) -> list[Manifest]:
-    """The policies of a run.
+    """Return the network policies of a run.
 
-    torch's store, Ray and TensorBoard ask nobody for a password (CVE-2023-48022 is Ray's), so
-    that the network must. What pods reach themselves is not restricted: buckets, the Hub,
-    loggers and metadata services differ from cluster to cluster.
+    torch's store, Ray and TensorBoard have no authentication (CVE-2023-48022 is Ray's), so the
+    network must restrict access. Egress is not restricted: buckets, the Hub, loggers and metadata
+    services differ between clusters.
     """
     policies = [_run_policy(scene)]
     if scene.plan.spec.monitoring.tensorboard:
@@ -38,7 +38,7 @@ def _run_policy(scene: Scene) -> Manifest:
     ingress: list[Manifest] = [{"from": [{"podSelector": {"matchLabels": run}}]}]
     prometheus = plan.spec.monitoring.prometheus
     if prometheus.enabled:
-        # Whoever scrapes is in a namespace of its own; it reaches this port and no other.
+        # Metrics collectors run in other namespaces. They can reach only this port.
         ingress.append(
             {
                 "from": [{"namespaceSelector": {}}],
@@ -46,7 +46,7 @@ def _run_policy(scene: Scene) -> Manifest:
             }
         )
     if plan.machines.operator is Operator.HYPERPOD:
-        # The operator starts and stops processes there, and whoever reaches it can.
+        # Through this port the operator starts and stops processes, and so could anyone else.
         operator = {"matchLabels": {METADATA_NAME: HYPERPOD_NAMESPACE}}
         ingress.append(
             {
@@ -67,10 +67,10 @@ def _run_policy(scene: Scene) -> Manifest:
 
 
 def ray_policy(scene: Scene) -> Manifest:
-    """The dashboard of the Ray head, from KubeRay's operator in whatever namespace it is.
+    """Allow KubeRay's operator, in any namespace, to reach the dashboard of the Ray head.
 
-    The operator asks there how far the job is; shut out, it takes the job for lost. It is known
-    by the label that its chart gives to its pods.
+    The operator polls the job there. Without access, it considers the job lost. The policy selects
+    it by the label that its chart gives to its pods.
     """
     operator = {"app.kubernetes.io/name": "kuberay-operator"}
     return manifest(
@@ -95,7 +95,7 @@ def ray_policy(scene: Scene) -> Manifest:
 
 
 def _tensorboard_policy(scene: Scene) -> Manifest:
-    """TensorBoard from the run's own namespace; a forward reaches it in any case."""
+    """Allow access to TensorBoard from the run's namespace. Port forwarding always works."""
     plan = scene.plan
     namespace = {"matchLabels": {METADATA_NAME: plan.spec.cluster.namespace}}
     return manifest(
@@ -116,10 +116,10 @@ def _tensorboard_policy(scene: Scene) -> Manifest:
 
 
 def meeting_service(scene: Scene) -> Manifest:
-    """The name of node 0 before its pod is ready: for init containers, and for rendezvous.
+    """Return a service that resolves node 0 before its pod is ready.
 
-    The training operator's own service answers only once node 0 is ready, which it is not before
-    its init containers have ended and its startup probe was answered.
+    Init containers and the rendezvous need it. The training operator's service resolves node 0 only
+    when it is ready, that is after its init containers and its startup probe.
     """
     return manifest(
         "v1",

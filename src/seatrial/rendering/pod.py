@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The training pod, the same under every operator."""
+"""The training pod, the same for every operator."""
 
 from dataclasses import dataclass
 
@@ -36,27 +36,27 @@ from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, tr
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What one kind of pod of an operator's job is called and runs."""
+    """One replica type of an operator's job."""
 
     container: str
-    """The name of the training container, where the operator asks for one."""
+    """The name of the training container. Some operators require a certain name."""
     command: Command
     preflight: PodRendezvous | None
-    """How nodes meet before training; nothing where they cannot."""
+    """How nodes meet before training; None if they cannot."""
     restart_policy: str
-    """What the kubelet does when a container ends; empty where the operator decides."""
+    """The pod's restart policy; empty if the operator sets it."""
     ports: tuple[tuple[str, int], ...] = ()
-    """Ports of the training container by name."""
+    """Ports of the training container, with names."""
     preflight_env: tuple[Manifest, ...] = ()
-    """Variables that only the pre-flight needs."""
+    """Variables for the preflight container only."""
     supervised: bool = True
-    """Whether our supervisor starts the processes, and answers the kubelet's probes."""
+    """True if Seatrial's supervisor starts the processes and answers the kubelet's probes."""
     env: tuple[Manifest, ...] = ()
-    """Variables of the training container beside those of every run."""
+    """Additional variables of the training container."""
 
 
 def training_pod(scene: Scene, role: Role) -> Manifest:
-    """The pod template: metadata and spec."""
+    """Return the pod template: metadata and spec."""
     return {
         "metadata": {
             "labels": pod_labels(scene),
@@ -70,7 +70,6 @@ def training_pod(scene: Scene, role: Role) -> Manifest:
 
 
 def pod_labels(scene: Scene) -> dict[str, str]:
-    """The labels of a training pod."""
     found = {
         **labels(scene.plan, Component.TRAINING),
         **digest_labels(scene.plan),
@@ -80,7 +79,7 @@ def pod_labels(scene: Scene) -> dict[str, str]:
 
 
 def identity_labels(scene: Scene) -> dict[str, str]:
-    """What makes Azure give a pod the identity of its service account."""
+    """Return the label that makes Azure inject the service account's identity."""
     cluster = scene.plan.spec.cluster
     wanted = cluster.identity is not None or cluster.service_account is not None
     if scene.profile.cloud is Cloud.AZURE and wanted:
@@ -89,16 +88,16 @@ def identity_labels(scene: Scene) -> dict[str, str]:
 
 
 def service_account(scene: Scene) -> str:
-    """The account that pods run under; empty for the namespace's own."""
+    """Return the service account of the pods; empty for the namespace's default."""
     cluster = scene.plan.spec.cluster
     return cluster.service_account or (scene.plan.spec.name if cluster.identity else "")
 
 
 def account_parts(scene: Scene) -> Manifest:
-    """Whose account a pod has, and how its image is pulled.
+    """Return the pod's service account and image pull secret.
 
-    No pod of a run talks to the API server, so none gets a token for it; identities of a cloud
-    come through tokens of their own.
+    Pods of a run do not use the API server, so they get no token for it. Cloud identities use
+    separate tokens.
     """
     pull = scene.plan.spec.cluster.image_pull_secret
     return without_empty(
@@ -151,14 +150,15 @@ def _training_container(scene: Scene, role: Role) -> Manifest:
 
 
 def _probes() -> Manifest:
-    """Whether the supervisor does its work: it has come up within ten minutes, and looks since.
+    """Check that the supervisor starts within ten minutes and then responds.
 
-    Long starts, saves and hangs are its own to judge, so that no probe ends what is well.
+    The supervisor itself handles long starts, saves and hangs, so that no probe kills a healthy
+    pod.
     """
     return {
         "startupProbe": {
             "exec": {"command": probe_command("startup").in_container()},
-            # No name that nodes meet under depends on it (network.meeting_service, JobSet's own).
+            # The names under which nodes meet do not depend on it (network.meeting_service).
             "periodSeconds": 3,
             "timeoutSeconds": 10,
             "failureThreshold": 200,
@@ -173,11 +173,11 @@ def _probes() -> Manifest:
 
 
 def install_containers(scene: Scene) -> list[Manifest]:
-    """What installs the worker before anything else; nothing where the image brings it."""
+    """Return the init container that installs the worker; empty if the image contains it."""
     if scene.image.brings_worker:
         return []
-    # NVIDIA's images hold every pip to the versions that they bring; the lock has others, beside
-    # them.
+    # NVIDIA's images constrain pip to the versions they contain. The lock file installs others
+    # in addition.
     environment = {"HOME": scratch_mount().path, "PIP_CONSTRAINT": ""}
     mounts = (site_mount(), scratch_mount(), lock_mount())
     return [
@@ -195,7 +195,7 @@ def install_containers(scene: Scene) -> list[Manifest]:
 
 
 def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
-    """Install the worker where the image lacks it, then look at the node."""
+    """Install the worker if the image lacks it, then check the node."""
     containers = install_containers(scene)
     if scene.plan.spec.cluster.preflight:
         container = _training_container(scene, role)
@@ -203,7 +203,7 @@ def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
             "name": "preflight",
             "command": preflight_command(scene, role.preflight).in_container(),
             "env": [*open_environment(scene), *role.preflight_env],
-            # A finding is read from the pod's status, without its log.
+            # `seatrial status` reads findings from the pod's status, without its log.
             "terminationMessagePolicy": "File",
         }
         container["volumeMounts"] = [

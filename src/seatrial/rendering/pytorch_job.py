@@ -13,15 +13,15 @@ from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, queue_labels
 from seatrial.spec.cluster import Gang
 
 KEEP_SECONDS = 7 * 86_400
-"""How long a finished job and its pods stay to be looked at."""
+"""How long a finished job and its pods are kept for inspection."""
 CONTAINER = "pytorch"
-"""The operator's webhook refuses a job without a container of this name."""
+"""The operator's webhook rejects a job without a container of this name."""
 INDEX = "SEATRIAL_REPLICA_INDEX"
-"""The operator tells its containers their rank, but not its init containers."""
+"""The operator sets the rank in its containers, but not in init containers."""
 
 
 def pytorch_job(scene: Scene) -> Manifest:
-    """The job: node 0 as master, the others as workers."""
+    """Return the job: node 0 is the master, the others are workers."""
     machines = scene.plan.machines
     replicas = {"Master": _replica(scene, 1, first_rank=0)}
     if machines.nodes > 1:
@@ -43,9 +43,9 @@ def pytorch_job(scene: Scene) -> Manifest:
 
 
 def _auto_resume(scene: Scene) -> dict[str, str]:
-    """What makes HyperPod take a faulty node away and let the job go on elsewhere.
+    """Return the annotations that make HyperPod replace a faulty node and resume the job.
 
-    It does so in namespaces that are called kubeflow or begin with hyperpod (AWS, "Running jobs
+    This works in namespaces that are called kubeflow or start with hyperpod (AWS, "Running jobs
     using kubectl" and "using the SageMaker HyperPod CLI").
     """
     prefix = "sagemaker.amazonaws.com"
@@ -58,18 +58,18 @@ def _auto_resume(scene: Scene) -> dict[str, str]:
 def _run_policy(scene: Scene) -> Manifest:
     nodes = scene.plan.machines.nodes
     return {
-        # Pods that still run end with the job; those that have ended stay for their logs.
+        # Stop running pods when the job ends, and keep finished ones for their logs.
         "cleanPodPolicy": "Running",
         "ttlSecondsAfterFinished": KEEP_SECONDS,
-        # The operator adds up the restarts of all containers, and when one node fails all start
-        # again (pkg/core/job.go, PastBackoffLimit).
+        # The operator adds up the restarts of all containers, and one failed node restarts all
+        # (pkg/core/job.go, PastBackoffLimit).
         "backoffLimit": scene.plan.spec.cluster.restarts * nodes + 1,
         **without_empty({"schedulingPolicy": _gang(scene)}),
     }
 
 
 def _gang(scene: Scene) -> Manifest:
-    """What a gang scheduler of the operator is told; which one it is, the operator knows."""
+    """Return the gang scheduling policy. The operator's configuration selects the scheduler."""
     if scene.plan.spec.cluster.gang not in (Gang.COSCHEDULING, Gang.VOLCANO):
         return {}
     return without_empty(
@@ -82,10 +82,10 @@ def _gang(scene: Scene) -> Manifest:
 
 
 def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
-    # The operator's own service answers for the first node only when its pod is ready, which its
-    # probes decide. Ours answers before; the first node itself knows its own name in any case.
+    # The operator's service resolves the first node only when its pod is ready, which depends on
+    # its probes. Our service resolves it earlier. The first node always knows its own name.
     first = object_name(scene.plan, MEETING)
-    # RANK is the node's number here: the operator means nodes by it (kubeflow/trainer#1790).
+    # RANK is the node rank here: the operator counts nodes (kubeflow/trainer#1790).
     meeting = PodRendezvous(
         Reference("RANK"), first if first_rank else f"{scene.plan.spec.name}-master-0"
     )
@@ -94,14 +94,15 @@ def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
         container=CONTAINER,
         command=training_command(scene, meeting),
         preflight=before,
-        # The operator puts its own into the pod.
+        # The operator sets it in the pod.
         restart_policy="",
         ports=(("pytorchjob-port", RENDEZVOUS_PORT),),
         preflight_env=(_replica_index(),),
     )
-    # Not ExitCode, which calls every code below 128 final: a pod that was asked to end says 75, and
-    # a drain would end the run. Nor does it count backoffLimit (kubeflow/training-operator#2045),
-    # and HyperPod's auto-resume wants OnFailure. The supervisor remembers a final code itself.
+    # Not ExitCode: it treats every code below 128 as permanent, but a pod that is asked to stop
+    # exits with 75, so a drain would end the run. It also ignores backoffLimit
+    # (kubeflow/training-operator#2045), and HyperPod's auto-resume requires OnFailure. The
+    # supervisor remembers a permanent exit code itself.
     return {"replicas": count, "restartPolicy": "OnFailure", "template": training_pod(scene, role)}
 
 

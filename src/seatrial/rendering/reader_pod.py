@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A short-lived pod that works on a run's volume, so that a laptop sees what lies there."""
+"""A short-lived pod that runs a command on a run's volume, for users without access to it."""
 
 import math
 from dataclasses import dataclass
@@ -20,48 +20,48 @@ from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, st
 
 CONTAINER = "read"
 LONGEST_SECONDS = 6 * 3600
-"""A reader that nobody waits for any more ends by itself."""
+"""Deadline of a reader pod, in case nobody waits for it any more."""
 MEMORY_GIB = 4
-"""What any command needs at most beside a model's weights."""
+"""Memory for any command, in addition to a model's weights."""
 
 
 class VolumeReading(Enum):
-    """What a command does with the volume."""
+    """How a command accesses the volume."""
 
     LOOKS = "looks"
-    """It reads, and cannot write."""
+    """Reads only."""
     NOTES = "notes"
-    """It writes down what it has found, or removes what is old."""
+    """Writes notes, or deletes old files."""
     EXPORTS = "exports"
-    """It needs the engine, and writes weights."""
+    """Needs the engine, and writes weights."""
     COMPARES = "compares"
-    """It writes weights too, and then computes with the whole model."""
+    """Writes weights, and then computes with the whole model."""
 
     @property
     def needs_engine(self) -> bool:
-        """Whether it runs in the image of the training."""
+        """True if it runs in the training image."""
         return self in (VolumeReading.EXPORTS, VolumeReading.COMPARES)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeCommand:
-    """A command of Seatrial that a pod runs over the volume."""
+    """A Seatrial command that a pod runs on the volume."""
 
     words: tuple[str, ...]
-    """What stands behind `seatrial`."""
+    """The arguments after `seatrial`."""
     reading: VolumeReading = VolumeReading.LOOKS
 
 
 def reader_part(number: str) -> str:
-    """The part of a run that is one reader: the pod, and the config map with its spec."""
+    """Return the name part of one reader: its pod, and the config map with its spec."""
     return f"reader-{number}"
 
 
 def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
-    """A pod that runs one command of Seatrial over the volume.
+    """Return a pod that runs one Seatrial command on the volume.
 
-    Its spec is in a config map of the same name, so that the spec of the run stays. It has no
-    secret, no token of the API server and no capability, and runs as the user whose files it reads.
+    Its spec is in a config map of the same name, so the run's own stays unchanged. The pod has no
+    secrets, no API server token and no capabilities. It runs as the user that owns the files.
     """
     reading = command.reading
     in_engine = reading.needs_engine
@@ -102,14 +102,14 @@ def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
 
 
 def weights_gib(model: PlannedModel, reading: VolumeReading) -> int:
-    """Memory that a command needs for weights, all in single precision."""
+    """Return the memory in GiB that a command needs for weights in single precision."""
     numbers = 0
     if reading.needs_engine:
-        # One layer at a time, or the embedding: as it was saved, is arranged, and is written.
+        # One layer or the embedding at a time, in three copies: as saved, converted and written.
         shape = model.architecture
         embedding = model.padded_vocab_size * shape.hidden_size
         numbers = 3 * max(embedding, model.parameters // shape.layers)
     if reading is VolumeReading.COMPARES:
-        # The model, and what is loaded into it.
+        # The model, and the weights that are loaded into it.
         numbers = max(numbers, 2 * model.parameters)
     return math.ceil(4 * numbers / (1 << 30))

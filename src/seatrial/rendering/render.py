@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plan -> manifests: the one way from a run to what a cluster is given."""
+"""Render a plan as manifests."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,26 +34,26 @@ FIRST = Attempt()
 
 
 class Part(StrEnum):
-    """What can be rendered of a run."""
+    """The parts of a run that can be rendered."""
 
     RUN = "run"
-    """What launching submits: the job and what it needs in its namespace."""
+    """Objects that `launch` submits: the job and its dependencies in the namespace."""
     DATA = "data"
-    """The preparation of its data."""
+    """The data preparation."""
     ADMIN = "admin"
-    """What an administrator makes for it: storage class or volume, roles."""
+    """Objects that an administrator creates: storage class or volume, and roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """The manifests of a part of a run."""
+    """The manifests of one part of a run."""
 
     part: Part
-    """Which part."""
+    """The rendered part of the run."""
     manifests: tuple[Manifest, ...]
-    """The objects, in the order in which they are to be made; the job is the last."""
+    """The objects, in the order of creation. The job is the last."""
     findings: tuple[Finding, ...] = ()
-    """Warnings."""
+    """Warnings and notes."""
 
 
 def render(
@@ -63,7 +63,7 @@ def render(
     attempt: Attempt = FIRST,
     place: Place = unnamed_place,
 ) -> Rendering:
-    """The manifests of a plan; raises FindingsError with every reason when there can be none."""
+    """Render a plan. Raises FindingsError with all problems if it cannot be rendered."""
     found = plan_findings(plan, place)
     if has_errors(found):
         raise FindingsError(found)
@@ -82,7 +82,7 @@ def render(
 
 
 def run_manifests(scene: Scene) -> list[Manifest]:
-    """What a launch submits, in order: what the job needs first."""
+    """Return the objects that `launch` submits. Dependencies come first."""
     plan = scene.plan
     made = [spec_config(scene)]
     if plan.spec.cluster.identity is not None:
@@ -97,7 +97,7 @@ def run_manifests(scene: Scene) -> list[Manifest]:
 
 
 def job_manifests(scene: Scene) -> list[Manifest]:
-    """The job of the operator, after what only it needs."""
+    """Return the operator's job, preceded by objects that only it needs."""
     operator = scene.plan.machines.operator
     if operator is Operator.TRAINJOB:
         api = trainer_api(scene.plan.spec.cluster.operator_version) or TrainerApi.V2_2
@@ -110,7 +110,7 @@ def job_manifests(scene: Scene) -> list[Manifest]:
 
 
 def data_manifests(scene: Scene) -> list[Manifest]:
-    """The preparation of data by Ray, with the volume that it writes to."""
+    """Return a RayJob for data preparation, with the volume that it writes to."""
     made = [spec_config(scene)]
     if scene.plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
@@ -121,7 +121,7 @@ def data_manifests(scene: Scene) -> list[Manifest]:
 
 
 def admin_manifests(scene: Scene) -> list[Manifest]:
-    """What needs rights over the whole cluster, or gives rights."""
+    """Return the objects that need or grant cluster-wide permissions."""
     plan, made = scene.plan, []
     if scene.tier is not None and plan.spec.cluster.storage.volume is not None:
         made.append(storage.static_volume(plan, scene.tier))
@@ -132,15 +132,15 @@ def admin_manifests(scene: Scene) -> list[Manifest]:
 
 
 def _refuse_secrets(manifests: tuple[Manifest, ...], place: Place) -> None:
-    """The last line of defence: nothing that looks like a secret leaves here."""
+    """Reject manifests with values that look like secrets, as the last line of defence."""
     found = [
         Finding(
             RenderCode.SECRET,
             Severity.ERROR,
             place(""),
-            f"{where} would hold something that looks like a secret.",
+            f"{where} would contain a value that looks like a secret.",
             "",
-            "Give it as a Kubernetes secret, through cluster.secrets.",
+            "Use a Kubernetes secret: cluster.secrets.",
         )
         for where in secrets_in(manifests)
     ]

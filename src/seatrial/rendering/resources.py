@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod asks of its node: processors, memory, GPUs, fabric devices, shared memory, time."""
+"""Resources of a pod: CPUs, memory, GPUs, fabric devices, shared memory and grace period."""
 
 from math import ceil, floor
 
@@ -21,24 +21,24 @@ GIB = 1 << 30
 TIB = 1 << 40
 
 CPU_SHARE = 0.9
-"""Share of a node's processors that a run asks for; the rest is the system's and daemons'."""
+"""Fraction of a node's CPUs that a run requests; the rest is for system and daemons."""
 MEMORY_SHARE = 0.85
-"""Share of a node's memory: kubelet, system and daemons hold back up to a tenth of it."""
+"""Fraction of a node's memory: kubelet, system and daemons reserve up to a tenth of it."""
 SHARED_MEMORY_GIB = 8
-"""Shared memory for each process: 64 GiB for 8, as Azure's charts give."""
+"""Shared memory per process: 64 GiB for 8, as in Azure's charts."""
 SCRATCH_GIB = 50
 """Local disk for caches and temporary files."""
 
 SHORTEST_GRACE = 120
-"""Seconds that a pod has to end when a save takes less."""
+"""Minimum grace period in seconds."""
 LONGEST_GRACE = 3600
-"""A node that is to be drained does not wait longer."""
+"""Maximum grace period in seconds: the drain of a node does not wait longer."""
 
 
 def training_resources(scene: Scene) -> Manifest:
-    """Requests and limits of a training container: the same, so that nothing else takes from it.
+    """Return the resources of a training container.
 
-    Equal requests and limits put the pod into the quality class that is evicted last.
+    Requests equal limits, so that the pod gets the Guaranteed QoS class, which is evicted last.
     """
     wanted = {
         "cpu": str(max(1, floor(scene.node.cpus * CPU_SHARE * scene.share_of_node))),
@@ -53,18 +53,18 @@ def training_resources(scene: Scene) -> Manifest:
 
 
 def memory_gib(scene: Scene) -> int:
-    """Memory of a training container."""
+    """Return the memory of a training container."""
     return max(1, floor(scene.node.memory_gib * MEMORY_SHARE * scene.share_of_node))
 
 
 def shared_memory_gib(scene: Scene) -> int:
-    """Shared memory of a training pod; it counts as memory, and may take a quarter of it."""
+    """Return the shared memory of a training pod. It counts as memory: at most a quarter of it."""
     wanted = SHARED_MEMORY_GIB * scene.plan.machines.processes_per_node
     return max(1, min(wanted, memory_gib(scene) // 4))
 
 
 def small_resources(cpu: str, memory: str) -> Manifest:
-    """Requests and limits of a helper beside the run."""
+    """Return the resources of a helper container."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
 
 
@@ -73,7 +73,7 @@ def saved_bytes(plan: Plan) -> int:
 
 
 def planned_save_seconds(scene: Scene) -> float | None:
-    """The time of one save as `seatrial plan` states it; None where no tier is known."""
+    """Return the time of one save as `seatrial plan` shows it; None if the tier is unknown."""
     if scene.tier is None:
         return None
     spec = scene.plan.spec
@@ -83,10 +83,10 @@ def planned_save_seconds(scene: Scene) -> float | None:
 
 
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
-    """The size of a new volume: as the spec says, or what checkpoints and tokens need.
+    """Return the size of a new volume: from the spec, or enough for checkpoints and tokens.
 
-    A fifth is added for logs, caches and what a file system keeps to itself; then it goes up to
-    the next size that the tier comes in.
+    The computed size includes another fifth for logs, caches and file system overhead. It is
+    rounded up to the next size that the tier offers.
     """
     given = plan.spec.cluster.storage.capacity
     if given is not None:
@@ -97,13 +97,13 @@ def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
     )
     token_bytes = 2 if plan.model.architecture.vocab_size <= 1 << 16 else 4
     needed = saved_bytes(plan) * kept.total + plan.length.tokens * token_bytes
-    # Whole GiB, for any size goes where a tier has no steps.
+    # Round up to GiB, for tiers without size steps.
     needed = ceil(1.2 * needed / GIB) * GIB
     return volume_bytes(needed, tier)
 
 
 def quantity(size: int) -> str:
-    """A size as Kubernetes writes it, in the largest unit that leaves it whole."""
+    """Format a size as a Kubernetes quantity, in the largest unit that keeps it an integer."""
     for unit, factor in (("Ti", TIB), ("Gi", GIB), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if size % factor == 0:
             return f"{size // factor}{unit}"
@@ -111,10 +111,10 @@ def quantity(size: int) -> str:
 
 
 def grace_seconds(scene: Scene) -> int:
-    """The time that a pod has to save and end: a checkpoint to the tier, twice as long."""
+    """Return the grace period of a pod: twice the time of a save, plus a minute."""
     plan, rate = scene.plan, None
     if scene.tier is not None:
         rate = file_system_bandwidth(scene.tier, capacity_bytes(plan, scene.tier))
-    # Of an existing claim nothing is known; Azure's smallest Lustre does 2 GB/s.
+    # The speed of an existing claim is unknown. Azure's smallest Lustre has 2 GB/s.
     seconds = ceil(2 * saved_bytes(plan) / (rate or 2e9)) + 60
     return min(LONGEST_GRACE, max(SHORTEST_GRACE, seconds))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a plan from becoming manifests, and what its owner should know of them."""
+"""Rules for rendering: findings that prevent manifests, and warnings about them."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -26,21 +26,21 @@ from seatrial.spec.secrets import shown_key
 from seatrial.version import VERSION
 
 Place = Callable[[str], Where]
-"""Where a field of the spec stands; a loaded spec knows the line."""
+"""Maps a field of the spec to its location. A loaded spec knows the line."""
 
 PYTORCHJOB_VERSIONS = ("1.8", "1.9")
-"""The versions of the Training Operator whose definitions manifests were checked against."""
+"""The Training Operator versions whose CRDs the manifests were checked against."""
 _ACCOUNTS = {Cloud.AWS: "arn:", Cloud.GOOGLE: "@"}
-"""What an identity of a cloud has in it."""
+"""A substring that an identity of a cloud contains."""
 
 
 DATA_IMAGE = "cluster.preparation.image"
 _WITHOUT_RAY = re.compile(r"(^|/)worker-data([:@]|$)")
-"""Our own image for data: it has Ray's core, and not what KubeRay asks of it."""
+"""Seatrial's own data image: it contains Ray's core, but not everything that KubeRay needs."""
 
 
 def unnamed_place(field_name: str) -> Where:
-    """The place of a field when nobody knows the file."""
+    """Return the location of a field without file and line."""
     return Where(field=field_name)
 
 
@@ -49,9 +49,7 @@ class RenderInspection:
     """Collects findings, so that one pass reports everything."""
 
     place: Place = unnamed_place
-    """Where fields stand."""
     findings: list[Finding] = field(default_factory=list)
-    """What was found so far."""
 
     def add(
         self,
@@ -62,22 +60,21 @@ class RenderInspection:
         value: object = "",
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Add a finding about a field."""
         self.findings.append(Finding(code, severity, self.place(field_name), rule, str(value), fix))
 
 
 def plan_findings(plan: Plan, place: Place) -> list[Finding]:
-    """What can be said before the catalog is asked: the operator."""
+    """Check the operator, which needs no catalog."""
     inspection = RenderInspection(place)
     if plan.machines.operator is Operator.TORCHRUN:
-        rule = f"the profile {plan.machines.profile} starts torchrun on this host: no manifests."
-        fix = "Choose a profile with Kubernetes: seatrial catalog list profiles."
+        rule = f"profile {plan.machines.profile} starts torchrun on this host, without manifests."
+        fix = "Use a profile with Kubernetes: seatrial catalog list profiles."
         inspection.add(RenderCode.OPERATOR, "cluster.profile", rule, fix, plan.machines.profile)
     return inspection.findings
 
 
 def scene_findings(scene: Scene, place: Place) -> list[Finding]:
-    """Every rule, in the order of the spec."""
+    """Apply every rule, in the order of the spec."""
     inspection = RenderInspection(place)
     _check_operator(scene, inspection)
     _check_fabric(scene, inspection)
@@ -92,13 +89,13 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
 
 
 def class_findings(scene: Scene, place: Place) -> list[Finding]:
-    """What a new storage class lacks; a class that exists already has it."""
+    """Warn about missing parameters of a new storage class. An existing class has them."""
     inspection, storage = RenderInspection(place), scene.plan.spec.cluster.storage
     if scene.tier is not None and storage.volume is None:
         missing = [key for key in scene.tier.required_parameters if key not in storage.parameters]
         if missing:
-            rule = f"a new storage class needs {' and '.join(missing)} of this cluster."
-            fix = "Where the class is there already, it has them. Else give them in the chart's "
+            rule = f"a new storage class needs {' and '.join(missing)}."
+            fix = "Ignore this if the class already exists. Otherwise set it in the chart's "
             fix += "values, or in cluster.storage.parameters."
             where = "cluster.storage.parameters"
             inspection.add(RenderCode.VOLUME, where, rule, fix, severity=Severity.WARNING)
@@ -106,16 +103,15 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
 
 
 def data_findings(scene: Scene, place: Place) -> list[Finding]:
-    """What is to be known of the pods that prepare text; training has an image of its own.
+    """Warn about the image of the pods that prepare text. Training uses another image.
 
-    A warning, for manifests are also kept to be changed, by kustomize for instance.
+    These are only warnings, because users may change manifests afterwards, with kustomize for
+    instance.
     """
     inspection, name = RenderInspection(place), _data_image(scene)
     if has_text(scene.plan) and not scene.data_image.published:
-        rule = f"the image {name} for data is not published and cannot be pulled."
-        fix = (
-            "Build docker/worker-data.Dockerfile (guide: images), push it, and give its reference."
-        )
+        rule = f"the data image {name} is not published and cannot be pulled."
+        fix = "Build docker/worker-data.Dockerfile (guide: images), push it, and set its reference."
         inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
     if has_text(scene.plan) and not scene.data_image.is_cataloged:
         holds = f"Seatrial {VERSION} with its extra data"
@@ -124,22 +120,22 @@ def data_findings(scene: Scene, place: Place) -> list[Finding]:
 
 
 def ray_findings(scene: Scene, place: Place) -> list[Finding]:
-    """What a RayJob asks of the image besides."""
+    """Warn about an image without the parts of Ray that a RayJob needs."""
     inspection, name = RenderInspection(place), _data_image(scene)
     if has_text(scene.plan) and _WITHOUT_RAY.search(name):
         rule = f"a RayJob needs ray[default], which {name} lacks."
-        fix = "Prepare data by seatrial data prepare --on kubernetes, whose Jobs need no Ray."
+        fix = "Prepare data with seatrial data prepare --on kubernetes, whose Jobs need no Ray."
         inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
     return inspection.findings
 
 
 def has_text(plan: Plan) -> bool:
-    """Whether there is text to prepare before training."""
+    """True if the run has text to prepare before training."""
     return any(source.prepared is None for source in plan.spec.data.sources or ())
 
 
 def _data_image(scene: Scene) -> str:
-    """The image for data as its owner knows it."""
+    """Return the data image as the spec names it."""
     return scene.plan.spec.cluster.preparation.image or scene.data_image.reference
 
 
@@ -148,29 +144,29 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
     version = cluster.operator_version
     known = KNOWN_VERSIONS if operator is Operator.TRAINJOB else PYTORCHJOB_VERSIONS
     if version and operator is Operator.HYPERPOD:
-        rule = "HyperPod's operator has one form of its job, whatever its version."
+        rule = "HyperPod's job has the same format in every version of its operator."
         fix = "Remove operator_version."
         inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
     elif version and ".".join(version.split(".")[:2]) not in known:
-        rule = f"manifests of {operator} are known for versions {', '.join(known)}."
-        fix = f"Use one of them; {known[-1]} when the cluster's is newer."
+        rule = f"Seatrial supports {operator} of versions {', '.join(known)}."
+        fix = f"Use one of them; {known[-1]} if the cluster has a newer version."
         inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
     oldest = operator is Operator.TRAINJOB and trainer_api(version) is TrainerApi.V2_0
     if oldest and cluster.gang is Gang.VOLCANO:
-        rule = "Trainer 2.0 has no Volcano; 2.1 does."
-        fix = "Use cluster.gang=coscheduling, or Kueue by cluster.queue."
+        rule = "Trainer 2.0 does not support Volcano; 2.1 does."
+        fix = "Use cluster.gang=coscheduling, or Kueue with cluster.queue."
         inspection.add(RenderCode.OPERATOR, "cluster.gang", rule, fix, cluster.gang)
     if operator is Operator.HYPERPOD and cluster.gang in (Gang.COSCHEDULING, Gang.VOLCANO):
-        rule = f"HyperPod does not know {cluster.gang}; there Kueue starts pods together."
+        rule = f"HyperPod does not support {cluster.gang}; there, Kueue starts pods together."
         inspection.add(
-            RenderCode.OPERATOR, "cluster.gang", rule, "Give cluster.queue instead.", cluster.gang
+            RenderCode.OPERATOR, "cluster.gang", rule, "Set cluster.queue instead.", cluster.gang
         )
 
 
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
     if scene.fabric.daemon:
         name = scene.plan.machines.fabric
-        rule = f"{name} needs {scene.fabric.daemon} in every pod, which is not rendered yet."
+        rule = f"{name} needs {scene.fabric.daemon} in every pod, which Seatrial cannot render yet."
         fix = "Use cluster.fabric=none for a slow test, or another node type."
         inspection.add(RenderCode.DAEMON, "cluster.fabric", rule, fix, name)
 
@@ -180,12 +176,12 @@ def _check_environment(scene: Scene, inspection: RenderInspection) -> None:
     for name, value in scene.plan.spec.cluster.env.items():
         where = f"cluster.env.{name}"
         if is_reserved(name):
-            rule = f"{name} is set by the launcher, and another value would break the run."
+            rule = f"{name} is set by the launcher; another value would break the run."
             inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, "Remove the line.", value)
         against = forbidding(scene.fabric, node_type, name, value)
         if against is not None:
             shown = f"{name}={against.value}" if against.value else name
-            rule = f"{shown} does harm on {fabric}: {against.why}"
+            rule = f"{shown} is harmful on {fabric}: {against.why}"
             inspection.add(RenderCode.FORBIDDEN_VARIABLE, where, rule, "Remove the line.", value)
 
 
@@ -193,7 +189,7 @@ def _check_secret_variables(scene: Scene, inspection: RenderInspection) -> None:
     for number, secret in enumerate(scene.plan.spec.cluster.secrets):
         if secret.env is not None and is_reserved(secret.env):
             where = f"cluster.secrets[{number}].env"
-            rule = f"{secret.env} is set by the launcher, and another value would break the run."
+            rule = f"{secret.env} is set by the launcher; another value would break the run."
             fix = "Use another variable."
             inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, fix, secret.env)
 
@@ -204,24 +200,24 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
         return
     name = scene.plan.machines.storage
     if not tier.csi_driver:
-        rule = f"{name} is a directory of one host, and pods share nothing there."
-        fix = "Name a tier with a driver, or an existing claim: cluster.storage.claim=NAME."
+        rule = f"{name} is a directory of one host, which pods cannot share."
+        fix = "Use a tier with a driver, or an existing claim: cluster.storage.claim=NAME."
         inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
         return
     if storage.volume is None and not tier.dynamic:
-        rule = f"the driver of {name} makes no volumes: one must exist."
-        fix = "Give cluster.storage.volume with its handle, or an existing claim."
+        rule = f"the driver of {name} cannot create volumes: one must exist."
+        fix = "Set cluster.storage.volume with its handle, or use an existing claim."
         inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
     if storage.volume is not None:
         missing = [key for key in tier.required_attributes if key not in storage.volume.attributes]
         if missing:
-            rule = f"{name} is mounted by {', '.join(tier.required_attributes)}."
+            rule = f"mounting {name} needs {', '.join(tier.required_attributes)}."
             fix = f"Add to cluster.storage.volume.attributes: {', '.join(missing)}."
             inspection.add(RenderCode.VOLUME, "cluster.storage.volume", rule, fix)
 
 
 def _check_locations(scene: Scene, inspection: RenderInspection) -> None:
-    """What the run writes must lie on the volume or in a store, not in a container."""
+    """Require that the run writes to the volume or to an object store, not into a container."""
     plan, mount = scene.plan, scene.plan.spec.cluster.storage.mount.rstrip("/")
     places = {
         "checkpoints.location": plan.checkpoint_location,
@@ -229,13 +225,13 @@ def _check_locations(scene: Scene, inspection: RenderInspection) -> None:
     }
     for field_name, path in places.items():
         if path and "://" not in path and not _plain(path).startswith(_plain(mount)):
-            rule = f"{path} is not on the volume, which pods see at {mount}: it ends with the pod."
+            rule = f"{path} is not on the volume, mounted at {mount}: it is lost when the pod ends."
             fix = f"Use a path below {mount}, or remove the line."
             inspection.add(RenderCode.LOCATION, field_name, rule, fix, path)
 
 
 def _plain(path: str) -> str:
-    """The path with one slash between its parts and one at its end."""
+    """Normalise the slashes of a path, with one at its end."""
     return "/".join(("", *filter(None, normpath(path).split("/")), ""))
 
 
@@ -243,38 +239,38 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
     image, fabric = scene.image, scene.plan.machines.fabric
     name = scene.plan.machines.image
     if not image.published:
-        rule = f"{name} is planned and cannot be pulled yet."
-        fix = "Use another image, or build it and give its reference."
+        rule = f"{name} is not published yet and cannot be pulled."
+        fix = "Use another image, or build it and set its reference."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name)
     if image.floating:
-        rule = f"the tag of {name} moves with every build, so that a restart may run other code."
-        fix = "Give the image by its digest: REPOSITORY@sha256:..."
+        rule = f"the tag of {name} changes with every build, so a restart may run other code."
+        fix = "Use its digest: REPOSITORY@sha256:..."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
     if not image.is_cataloged:
         engine = ENGINES[scene.plan.spec.engine.name]
         holds = f"Seatrial {VERSION}, {engine.title} {engine.version} and torch"
         _add_unknown(inspection, "cluster.image", name, holds, engine.installation.packages)
     if not image.brings_worker:
-        rule = f"{name} lacks the worker: each pod installs it at its start, by the config map "
-        rule += f"{LOCK_CONFIG} of namespace {scene.plan.spec.cluster.namespace}."
-        fix = "Use an image with the worker in it (guide: images), or have an administrator make "
-        fix += "the map: workerLock in the chart's values."
+        rule = f"{name} lacks the worker: each pod installs it at startup from the config map "
+        rule += f"{LOCK_CONFIG} in namespace {scene.plan.spec.cluster.namespace}."
+        fix = "Use an image that contains the worker (guide: images), or ask an administrator to "
+        fix += "create the config map: workerLock in the chart's values."
         inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
     between = scene.fabric.rdma and scene.plan.machines.nodes > 1
     if lacking and between and not scene.fabric.comes_with_node:
-        rule = f"{name} does not bring the libraries of {fabric}. {scene.fabric.requires}"
-        rule += " NCCL would go over TCP, and steps would take much longer."
-        fix = "Use an image that has them: build one (docker/worker.Dockerfile) and name it."
+        rule = f"{name} lacks the libraries of {fabric}. {scene.fabric.requires}"
+        rule += " NCCL would fall back to TCP, and steps would take much longer."
+        fix = "Use an image that has them: build docker/worker.Dockerfile and set its reference."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
 
 
 def _add_unknown(
     inspection: RenderInspection, field_name: str, name: str, holds: str, packages: tuple[str, ...]
 ) -> None:
-    """Say what an image must contain that only its owner has seen, and how to prove it."""
+    """Report what an image outside the catalog must contain, and how to verify it."""
     if has_placeholder(name):
-        return  # There is no such image yet, and another finding asks for its name.
+        return  # The image does not exist yet, and another finding asks for its name.
     rule = f"{name} is not in the catalog: Seatrial assumes that its {PYTHON} has {holds}."
     modules = ", ".join(("seatrial", *packages))
     fix = f"Prove it: docker run --rm --entrypoint {PYTHON} {name} -c 'import {modules}'. Record "
@@ -287,14 +283,14 @@ def _check_identity(scene: Scene, inspection: RenderInspection) -> None:
     if identity is None:
         return
     if cloud is Cloud.LOCAL:
-        rule = f"a cluster of profile {scene.plan.machines.profile} has no identities of a cloud."
-        fix = "Remove identity, or give secrets."
+        rule = f"a cluster of profile {scene.plan.machines.profile} has no cloud identities."
+        fix = "Remove identity, or use secrets."
         inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
     elif _ACCOUNTS.get(cloud, "") not in identity:
         rule = "this is not an identity of this cloud."
         fix = {
-            Cloud.AWS: "Write the role's ARN: arn:aws:iam::ACCOUNT:role/NAME.",
-            Cloud.GOOGLE: "Write the account's address: NAME@PROJECT.iam.gserviceaccount.com.",
+            Cloud.AWS: "Use the role's ARN: arn:aws:iam::ACCOUNT:role/NAME.",
+            Cloud.GOOGLE: "Use the account's address: NAME@PROJECT.iam.gserviceaccount.com.",
         }[cloud]
         inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
 
@@ -307,12 +303,15 @@ def _check_mounts(scene: Scene, inspection: RenderInspection) -> None:
         if other != mount.name:
             number = mount.name.removeprefix("secret-")
             where = f"cluster.secrets[{number}].mount" if number.isdigit() else "cluster.storage"
-            rule = f"{path} is taken already, by {other.replace('-', ' ')}."
-            inspection.add(RenderCode.MOUNT, where, rule, "Give it another directory.", path)
+            rule = f"{path} is already used by {other.replace('-', ' ')}."
+            inspection.add(RenderCode.MOUNT, where, rule, "Use another directory.", path)
 
 
 def secrets_in(manifests: Iterable[Manifest]) -> list[str]:
-    """The places, such as `PyTorchJob/slim-7b spec.template`; what stands there is not shown."""
+    """Return where values look like secrets, such as `PyTorchJob/slim-7b spec.template`.
+
+    The values themselves are not shown.
+    """
     return [
         f"{made['kind']}/{made['metadata']['name']} {path}"
         for made in manifests
@@ -322,9 +321,9 @@ def secrets_in(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def _texts(value: Any, path: str, name: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every text in a manifest, with its path and what it is called there."""
+    """Yield every text of a manifest, with its path and its name."""
     if isinstance(value, dict):
-        # The value of a variable is called by the variable's name.
+        # The name of a variable's value is the variable's name.
         called = str(value.get("name", ""))
         for key, below in value.items():
             inner = called if key == "value" else str(key)

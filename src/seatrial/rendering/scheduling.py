@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where pods go: kind of node, taints, spread, queue, gang, topology."""
+"""Scheduling: node affinity, tolerations, spread, queue and topology."""
 
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, without_empty
@@ -12,21 +12,21 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 GANG_WAIT_SECONDS = 600
-"""How long a gang scheduler holds the pods that it has placed while others are missing."""
+"""How long a gang scheduler keeps placed pods while others are missing."""
 
 
 def queue_labels(scene: Scene) -> dict[str, str]:
-    """The label by which Kueue finds what it admits; all pods are admitted together or none.
+    """Return the label for Kueue, which admits all pods together.
 
-    The job is not marked as suspended here: Kueue does that when the job is created, and a
-    manifest that said so would stop a running job each time it is applied again.
+    The manifest does not suspend the job: Kueue does that at creation. A manifest that did so would
+    stop a running job each time it is applied again.
     """
     queue = scene.plan.spec.cluster.queue
     return {} if queue is None else {QUEUE_LABEL: queue}
 
 
 def topology_annotations(scene: Scene) -> dict[str, str]:
-    """The annotation of pods by which Kueue places them near to each other."""
+    """Return the pod annotation that makes Kueue place pods near each other."""
     topology = scene.plan.spec.cluster.topology
     if topology is None:
         return {}
@@ -34,14 +34,14 @@ def topology_annotations(scene: Scene) -> dict[str, str]:
 
 
 def affinity(scene: Scene) -> Manifest:
-    """The kind of node, the nodes to stay away from, one pod a node, and one zone."""
+    """Return the affinity: node type, excluded nodes, one pod per node, one zone."""
     pods: Manifest = {"matchLabels": selector(scene.plan, Component.TRAINING)}
     rules: Manifest = {}
     node_terms = node_affinity(scene)
     if node_terms:
         rules["nodeAffinity"] = node_terms
     if scene.plan.machines.nodes > 1:
-        # HyperPod's nodes are of one zone, and its own models refuse a preference between pods.
+        # HyperPod's nodes are in one zone, and its own models reject a preference between pods.
         if scene.profile.zone_label and scene.plan.machines.operator is not Operator.HYPERPOD:
             near = {"topologyKey": scene.profile.zone_label, "labelSelector": pods}
             rules["podAffinity"] = {
@@ -50,15 +50,15 @@ def affinity(scene: Scene) -> Manifest:
                 ]
             }
         if scene.share_of_node < 1:
-            # Two pods of a run would fit on one node, and the plan counts on as many nodes as pods.
+            # Otherwise two pods of a run could share a node, and the plan assumes one node per pod.
             apart = {"topologyKey": HOSTNAME, "labelSelector": pods}
             rules["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     return rules
 
 
 def node_affinity(scene: Scene) -> Manifest:
-    """The kind of node, and the nodes that failed an earlier attempt, by their names."""
-    # A field takes one value, so that each node is a requirement of its own.
+    """Select the node type, and exclude nodes that failed in an earlier attempt."""
+    # A field requirement takes one value, so each node needs its own.
     excluded = [
         {"key": "metadata.name", "operator": "NotIn", "values": [name]}
         for name in scene.attempt.excluded_nodes
@@ -74,7 +74,7 @@ def node_affinity(scene: Scene) -> Manifest:
 
 
 def tolerations(scene: Scene) -> list[Manifest]:
-    """The taints of GPU nodes, from the profile."""
+    """Return the tolerations for the taints of GPU nodes."""
     return [
         without_empty(
             {
@@ -89,7 +89,7 @@ def tolerations(scene: Scene) -> list[Manifest]:
 
 
 def topology_spread(scene: Scene) -> list[Manifest]:
-    """Pods of a run on different nodes, as evenly as there are nodes."""
+    """Spread the pods of a run evenly over nodes."""
     if scene.plan.machines.nodes == 1:
         return []
     return [

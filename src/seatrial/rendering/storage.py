@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shared volume of a run: its claim, and what an administrator makes for it."""
+"""The shared volume of a run: its claim, and the objects that an administrator creates."""
 
 from seatrial.catalog.storage import StorageTier
 from seatrial.naming import part_name
@@ -10,15 +10,15 @@ from seatrial.rendering.names import Component, labels, metadata, shared_labels
 from seatrial.rendering.resources import capacity_bytes, quantity
 
 SHARED = ["ReadWriteMany"]
-"""Every pod of a run reads and writes the volume."""
+"""All pods of a run read and write the volume."""
 
 
 def volume_claim(plan: Plan, tier: StorageTier) -> Manifest:
-    """The claim of a new volume, or of one that exists."""
+    """Return the claim of a new or an existing volume."""
     existing = plan.spec.cluster.storage.volume
     spec: Manifest = {
         "accessModes": SHARED,
-        # An empty class keeps the cluster's default class from making another volume.
+        # The empty class prevents the cluster's default class from creating another volume.
         "storageClassName": "" if existing else tier.storage_class,
         "resources": {"requests": {"storage": quantity(capacity_bytes(plan, tier))}},
     }
@@ -28,12 +28,12 @@ def volume_claim(plan: Plan, tier: StorageTier) -> Manifest:
 
 
 def volume_name(plan: Plan) -> str:
-    """The name of a volume that is made by hand; volumes have no namespace."""
+    """Return the name of a manually created volume. Volumes have no namespace."""
     return part_name(plan.spec.cluster.namespace, plan.spec.name)
 
 
 def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
-    """The volume around a file system or bucket that exists; it is never deleted with the claim."""
+    """Return the volume for an existing file system or bucket. It outlives the claim."""
     existing = plan.spec.cluster.storage.volume
     if existing is None:
         raise ValueError("the spec names no existing volume")
@@ -45,7 +45,7 @@ def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
             "capacity": {"storage": quantity(capacity_bytes(plan, tier))},
             "accessModes": SHARED,
             "persistentVolumeReclaimPolicy": "Retain",
-            # An empty class here too, or the claim would not be bound to it.
+            # Must be empty here too, otherwise the claim does not bind.
             "storageClassName": "",
             **without_empty({"mountOptions": list(tier.mount_options)}),
             "claimRef": {
@@ -64,10 +64,10 @@ def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
 
 
 def storage_class(tier: StorageTier, parameters: dict[str, str]) -> Manifest:
-    """The class from which a driver makes new volumes.
+    """Return the class from which a driver creates new volumes.
 
-    Volumes stay when their claim is deleted: the charts that these clouds ship delete them, and
-    the checkpoints with them.
+    Volumes stay when their claim is deleted. The charts of these clouds delete them, including the
+    checkpoints.
     """
     return manifest(
         "storage.k8s.io/v1",

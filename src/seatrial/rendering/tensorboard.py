@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard over the run's files, and the service that it is reached by."""
+"""TensorBoard for a run's files, and its service."""
 
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
@@ -14,14 +14,14 @@ from seatrial.rendering.volumes import scratch_mount, storage_mount
 
 PORT = 6006
 PART = "tensorboard"
-"""The part of a run that serves TensorBoard."""
+"""Name part of TensorBoard's objects."""
 
 
 def tensorboard(scene: Scene) -> list[Manifest]:
-    """A deployment that only reads, and its service."""
+    """Return a deployment with read-only access, and its service."""
     plan = scene.plan
     selected = selector(plan, Component.TENSORBOARD)
-    # It reads what the training pods wrote, so it is the same user.
+    # The same user as the training pods, whose files it reads.
     mounts = [storage_mount(scene, read_only=True), scratch_mount()]
     probe = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 30, "timeoutSeconds": 10}
     container: Manifest = {
@@ -32,7 +32,7 @@ def tensorboard(scene: Scene) -> list[Manifest]:
             module="tensorboard.main",
             options={
                 "logdir": f"{plan.checkpoint_location}/tensorboard",
-                "host": "0.0.0.0",  # noqa: S104  (of the pod: its service is the way to it)
+                "host": "0.0.0.0",  # noqa: S104  (inside the pod: only its service exposes it)
                 "port": PORT,
                 "load_fast": "false",
             },
@@ -64,7 +64,7 @@ def tensorboard(scene: Scene) -> list[Manifest]:
         metadata(plan, Component.TENSORBOARD, PART),
         spec={
             "replicas": 1,
-            # Two at a time would only load the files twice.
+            # Two replicas would load the files twice.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": selected},
             "template": template,
@@ -74,7 +74,7 @@ def tensorboard(scene: Scene) -> list[Manifest]:
 
 
 def service(scene: Scene) -> Manifest:
-    """The service by which TensorBoard is reached inside the cluster, or through a forward."""
+    """Return the service of TensorBoard, for the cluster and for port forwarding."""
     return manifest(
         "v1",
         "Service",
@@ -87,6 +87,6 @@ def service(scene: Scene) -> Manifest:
 
 
 def address(scene: Scene) -> str:
-    """Where the service is, inside the cluster."""
+    """Return the address of the service inside the cluster."""
     name = object_name(scene.plan, PART)
     return f"http://{name}.{scene.plan.spec.cluster.namespace}.svc:{PORT}"

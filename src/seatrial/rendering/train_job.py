@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJob and its TrainingRuntime: Kubeflow Trainer v2, through JobSet.
+"""TrainJob and TrainingRuntime: Kubeflow Trainer v2, based on JobSet.
 
-The runtime is the run: the whole pod. The TrainJob is the attempt: it names the runtime, and says
-in the override field of the served version what differs this time. That field was renamed twice
-inside v1alpha1 (CHANGELOG-2.2 of kubeflow/trainer).
+The runtime is the run: it contains the whole pod. The TrainJob is the attempt: it references the
+runtime, and overrides what differs this time. The override field was renamed twice within v1alpha1
+(CHANGELOG-2.2 of kubeflow/trainer).
 """
 
 from dataclasses import replace
@@ -33,22 +33,23 @@ from seatrial.spec.cluster import Gang
 
 API = "trainer.kubeflow.org/v1alpha1"
 JOB = "node"
-"""The replicated job that trains, and its container; both names are the operator's."""
+"""The name of the replicated job that trains and of its container, defined by the operator."""
 NODES = "nodes"
-"""The part of a run that is the service by whose name JobSet gives every pod a host name. By
-default it has the name of the run, which a run `NAME-master-0` would share with the service that
-the Training Operator makes for the first pod of a run `NAME`."""
+"""Name part of the service that gives every pod a host name.
+
+By default it has the name of the run. A run `NAME-master-0` would then conflict with the service
+that the Training Operator creates for the first pod of a run `NAME`."""
 MANAGER = "seatrial.dev/attempt"
-"""Who wrote a patch of the runtime."""
+"""The manager of our patch of the runtime."""
 INDEX = "JOB_COMPLETION_INDEX"
-"""What Kubernetes tells every container of an Indexed Job, init containers included."""
+"""The variable with the pod's index in an Indexed Job, also in init containers."""
 
 
 class TrainerApi(StrEnum):
-    """The forms that the API of Trainer v2 has had, by the first version of each."""
+    """The variants of the Trainer v2 API, by the first version of each."""
 
     V2_0 = "2.0"
-    """`podSpecOverrides`, which cannot say a node affinity."""
+    """`podSpecOverrides`, which does not support node affinity."""
     V2_1 = "2.1"
     """`podTemplateOverrides`."""
     V2_2 = "2.2"
@@ -63,16 +64,16 @@ _FORMS = {
     "2.3": TrainerApi.V2_2,
 }
 KNOWN_VERSIONS = tuple(_FORMS)
-"""The versions whose custom resource definitions manifests were checked against."""
+"""The versions whose CRDs the manifests were checked against."""
 
 
 def trainer_api(version: str | None) -> TrainerApi | None:
-    """The form of the API in a version; nothing when the version is not known."""
+    """Return the API variant of a version; None if the version is unknown."""
     return _FORMS.get(".".join((version or NEWEST).split(".")[:2]))
 
 
 def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
-    """The runtime of the run; the same for all its attempts where overrides can say the rest."""
+    """Return the runtime of the run. From 2.1 on, it is the same for all attempts."""
     shown = scene if api is TrainerApi.V2_0 else _any_attempt(scene)
     job: Manifest = {
         "name": JOB,
@@ -80,7 +81,7 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
         "template": {
             "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
             "spec": {
-                # A pod that fails ends its job, and JobSet then starts all nodes again together.
+                # A failed pod fails the job, and JobSet then restarts all nodes together.
                 "backoffLimit": 0,
                 "podFailurePolicy": _final_pods(),
                 "template": training_pod(shown, _role(shown)),
@@ -117,13 +118,13 @@ def training_runtime(scene: Scene, api: TrainerApi) -> Manifest:
 
 
 def _final_pods() -> Manifest:
-    """Fail the job for a reason of its own where the worker says that no start would help."""
+    """Fail the job with a distinct reason if the worker's exit code is permanent."""
     codes = {"containerName": JOB, "operator": "In", "values": list(FINAL_CODES)}
     return {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
 
 
 def _final_jobs() -> Manifest:
-    """And by that reason do not start all nodes again (JobSet, FailurePolicyRule)."""
+    """Do not restart the nodes for that reason (JobSet, FailurePolicyRule)."""
     return {
         "name": "final",
         "action": "FailJobSet",
@@ -133,7 +134,6 @@ def _final_jobs() -> Manifest:
 
 
 def train_job(scene: Scene, api: TrainerApi) -> Manifest:
-    """The job of one attempt."""
     machines = scene.plan.machines
     head = attempt_metadata(scene.plan, scene.attempt, Component.TRAINING)
     head["labels"] = head["labels"] | queue_labels(scene)
@@ -157,15 +157,15 @@ def train_job(scene: Scene, api: TrainerApi) -> Manifest:
 
 
 def _any_attempt(scene: Scene) -> Scene:
-    """The scene without what belongs to one attempt."""
+    """Return the scene without the excluded nodes of an attempt."""
     return replace(scene, attempt=replace(scene.attempt, excluded_nodes=()))
 
 
 def _overrides(scene: Scene, api: TrainerApi) -> Manifest:
-    """What this attempt changes of the runtime: the nodes that it stays away from."""
+    """Return this attempt's overrides of the runtime: the excluded nodes."""
     if not scene.attempt.excluded_nodes or api is TrainerApi.V2_0:
         return {}
-    # The whole of it, because lists inside an affinity are replaced and not added to.
+    # Repeat the whole affinity: overrides replace its lists.
     spec: Manifest = {"affinity": affinity(scene)}
     if api is TrainerApi.V2_1:
         return {"podTemplateOverrides": [{"targetJobs": [{"name": JOB}], "spec": spec}]}
@@ -175,7 +175,7 @@ def _overrides(scene: Scene, api: TrainerApi) -> Manifest:
 
 
 def _gang(scene: Scene) -> Manifest:
-    """The scheduler that places all pods together."""
+    """Return the gang scheduling policy."""
     gang = scene.plan.spec.cluster.gang
     if gang is Gang.COSCHEDULING:
         return {"coscheduling": {"scheduleTimeoutSeconds": GANG_WAIT_SECONDS}}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod mounts, and where."""
+"""The volumes that pods mount."""
 
 from dataclasses import dataclass
 
@@ -13,43 +13,42 @@ from seatrial.rendering.security import user_of
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a pod's own)
 LOCK = "/opt/seatrial/lock"
-"""Where the lock file of the worker's packages is mounted."""
+"""Mount point of the lock file for the worker's packages."""
 LOCK_CONFIG = "seatrial-worker-lock"
-"""The config map with that file; the chart for administrators brings it."""
+"""The config map with the lock file, installed by the administrator's chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One volume of a pod and where it is seen."""
+    """A volume of a pod and its mount point."""
 
     name: str
     """The volume's name inside the pod."""
     path: str
-    """Where containers see it."""
+    """The mount point."""
     source: Manifest
-    """What it is, as Kubernetes has it."""
+    """The volume source, as in the Kubernetes API."""
     read_only: bool = False
-    """Whether containers may only read it."""
 
     @property
     def is_secret(self) -> bool:
-        """Whether it holds a secret, which few containers need."""
+        """True if it contains a secret."""
         return "secret" in self.source
 
     @property
     def volume(self) -> Manifest:
-        """The entry among the pod's volumes."""
+        """The entry in the pod's volumes."""
         return {"name": self.name, **self.source}
 
     @property
     def mount(self) -> Manifest:
-        """The entry among a container's mounts."""
+        """The entry in a container's volume mounts."""
         entry: Manifest = {"name": self.name, "mountPath": self.path}
         return entry | {"readOnly": True} if self.read_only else entry
 
 
 def training_mounts(scene: Scene) -> list[Mount]:
-    """Everything that a training pod mounts."""
+    """Return all mounts of a training pod."""
     shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_gib(scene)}Gi"}
     mounts = [
         storage_mount(scene),
@@ -66,7 +65,7 @@ def training_mounts(scene: Scene) -> list[Mount]:
 
 
 def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:
-    """The shared volume of the run."""
+    """Return the mount of the run's shared volume."""
     claim: Manifest = {"claimName": scene.claim}
     if read_only:
         claim["readOnly"] = True
@@ -75,23 +74,23 @@ def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:
 
 
 def scratch_mount() -> Mount:
-    """Local disk of the node."""
+    """Return the mount of the node's local disk."""
     return Mount("scratch", SCRATCH, {"emptyDir": {"sizeLimit": f"{SCRATCH_GIB}Gi"}})
 
 
 def site_mount() -> Mount:
-    """Where the worker is installed in a pod whose image lacks it."""
+    """Return the directory for the worker in a pod whose image lacks it."""
     return Mount("worker", SITE, {"emptyDir": {}})
 
 
 def lock_mount() -> Mount:
-    """The lock file by which the worker is installed."""
+    """Return the mount of the worker's lock file."""
     return Mount("worker-lock", LOCK, {"configMap": {"name": LOCK_CONFIG}}, read_only=True)
 
 
 def secret_mounts(scene: Scene) -> list[Mount]:
-    """Secrets that pods receive as files, readable by the processes' own user or group."""
-    # Files of a secret belong to root, and to the pod's group where it has one.
+    """Return the secrets that pods receive as files, readable by the processes' user or group."""
+    # Files of a secret belong to root, and to the pod's group if it has one.
     mode = 0o440 if user_of(scene) else 0o400
     return [
         Mount(
@@ -106,12 +105,12 @@ def secret_mounts(scene: Scene) -> list[Mount]:
 
 
 def _keys(key: str | None) -> Manifest:
-    """One key of a secret, or nothing for all of them."""
+    """Select one key of a secret; empty to select all."""
     return {} if key is None else {"items": [{"key": key, "path": key}]}
 
 
 def host_paths(scene: Scene) -> list[HostPath]:
-    """Directories of the node that the fabric needs."""
+    """Return the node's directories that the fabric needs."""
     node_type = scene.plan.machines.node_type
     return [
         host

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manifests as YAML that every parser reads the same way.
 
-kubectl and Helm read YAML 1.1, for which `on`, `1_000` and `02:00` are no texts. So a text stands
-in quotes, as in JSON, unless it cannot be taken for anything else. A general writer would need the
-same rule put into it, and took 0.4 s for a run of which this makes 0.01 s.
+kubectl and Helm read YAML 1.1, in which `on`, `1_000` and `02:00` are not strings. So a string is
+quoted, as in JSON, unless it is unambiguous. A general YAML writer would need the same rule, and
+took 0.4 s for a run that takes 0.01 s here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,34 +18,34 @@ from seatrial.yaml_scalars import scalar
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A value that another program, such as Helm, computes: it stands in a manifest as this object.
+    """A value that another program such as Helm computes, as an object inside a manifest.
 
-    No text of a run can be taken for one, whatever it says.
+    Being an object, it cannot be confused with any text of a run.
     """
 
     code: str
-    """What that program reads."""
+    """The code for that program."""
 
 
 _Line = tuple[str, str]
-"""YAML, and the code of the expression that follows it on the line, or an empty text."""
+"""YAML, and the code of the expression after it on the line; empty if there is none."""
 
 
 def yaml_text(manifest: Manifest, escape: Callable[[str], str] = str) -> str:
-    """One manifest as a document, without the line of dashes.
+    """Format one manifest as a document, without the separator.
 
-    `escape` makes YAML that is no expression safe from the program that computes expressions.
+    `escape` protects YAML outside expressions from the program that evaluates expressions.
     """
     return "".join(f"{escape(text)}{code}\n" for text, code in _block(manifest, ""))
 
 
 def yaml_documents(manifests: Iterable[Manifest]) -> str:
-    """Several manifests as one stream, each after a line of dashes."""
+    """Format several manifests as one stream, each after a separator."""
     return "".join(f"---\n{yaml_text(manifest)}" for manifest in manifests)
 
 
 def _block(value: Any, indent: str) -> Iterator[_Line]:
-    """The lines of a mapping or a list that is not empty."""
+    """Yield the lines of a non-empty mapping or list."""
     if isinstance(value, dict):
         for key, below in value.items():
             yield from _entry(f"{indent}{scalar(str(key))}:", below, indent)
@@ -61,10 +61,10 @@ def _block(value: Any, indent: str) -> Iterator[_Line]:
 
 
 def _entry(head: str, value: Any, indent: str) -> Iterator[_Line]:
-    """The lines of a key and what belongs to it."""
+    """Yield the lines of a key and its value."""
     if _has_lines(value):
         yield head, ""
-        # A list begins under its key, as kubectl writes it.
+        # Lists start at the indentation of their key, as in kubectl's output.
         yield from _block(value, f"{indent}  " if isinstance(value, dict) else indent)
     elif isinstance(value, str) and _fits_block(value):
         yield f"{head} |", ""
@@ -74,7 +74,7 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[_Line]:
 
 
 def _value(head: str, value: Any) -> _Line:
-    """The line of a key or a hyphen, and a value that needs no line of its own."""
+    """Return the line of a key or a hyphen with its scalar value."""
     if isinstance(value, Expression):
         return f"{head} ", value.code
     return f"{head} {scalar(value)}", ""
@@ -85,11 +85,11 @@ def _has_lines(value: Any) -> bool:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether a text of several lines can stand as it is, line by line."""
+    """True if a multi-line text can be written as a block scalar."""
     if not text.endswith("\n") or text.endswith("\n\n") or text.count("\n") < 2:
         return False
     lines = text[:-1].split("\n")
-    # Parsers take the indentation of the first line that is not empty for that of the block.
+    # Parsers take the indentation of the block from its first non-empty line.
     return lines[0][:1] not in ("", " ") and all(
         line.isprintable() and line == line.rstrip() for line in lines
     )
@@ -99,7 +99,7 @@ KUSTOMIZATION = "kustomization.yaml"
 
 
 def rendering_files(rendering: Rendering) -> dict[str, str]:
-    """Each manifest in a file of its own, numbered in the order in which they are to be made."""
+    """Return each manifest as a file, numbered in the order of creation."""
     files = {
         file_name(number, manifest): yaml_text(manifest)
         for number, manifest in enumerate(rendering.manifests, start=1)
@@ -107,7 +107,7 @@ def rendering_files(rendering: Rendering) -> dict[str, str]:
     kustomization: Manifest = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        # kustomize would put kinds that it does not know last; the order here is meant.
+        # kustomize would put unknown kinds last, and the order here matters.
         "sortOptions": {"order": "fifo"},
         "resources": list(files),
     }
@@ -115,5 +115,5 @@ def rendering_files(rendering: Rendering) -> dict[str, str]:
 
 
 def file_name(number: int, manifest: Manifest) -> str:
-    """`08-pytorchjob-slim-7b.yaml`."""
+    """Return a file name such as `08-pytorchjob-slim-7b.yaml`."""
     return f"{number:02}-{manifest['kind'].lower()}-{manifest['metadata']['name']}.yaml"

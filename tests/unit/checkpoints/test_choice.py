@@ -69,11 +69,11 @@ def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
     there = list(checkpoints(LocalPlace(root)))
     request = ResumeRequest(str(root), step=40)
     assert candidates(request, there) == []
-    assert "step 40 is asked for" in str(nothing_good(request, there, 30))
+    assert "the requested checkpoint of step 40" in str(nothing_good(request, there, 30))
 
 
 @pytest.mark.parametrize(
-    ("tracked", "said"), [(-1, "holds no step"), (40, "names step 40"), (20, ""), (None, "")]
+    ("tracked", "said"), [(-1, "contains no step"), (40, "names step 40"), (20, ""), (None, "")]
 )
 def test_a_tracker_that_misleads_is_told(tracked: int | None, said: str) -> None:
     finding = tracker_finding(ResumeRequest("there"), 20, tracked)

@@ -94,13 +94,13 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tensor", "config", "order", "said"),
     [
-        (Tensor(Storage("0"), strides=(1, 3)), CONFIG, b"little", "not lie in one piece"),
+        (Tensor(Storage("0"), strides=(1, 3)), CONFIG, b"little", "not contiguous"),
         (Tensor(Storage("0"), offset=3), CONFIG, b"little", "other arguments"),
         (Tensor(Storage("7")), CONFIG, b"little", "not in its archive"),
         (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not what Composer writes"),
         (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "storage 0 has 32 bytes"),
         (Tensor(Storage("0")), CONFIG, b"big", "another byte order"),
-        (Tensor(Storage("0")), {}, b"little", "nor its configuration"),
+        (Tensor(Storage("0")), {}, b"little", "no configuration of one"),
         (7, CONFIG, b"little", "not what Composer writes"),
     ],
     ids=lambda value: str(value)[:30],
@@ -125,9 +125,9 @@ def test_code_beside_the_weights_is_not_run(tmp_path: Path) -> None:
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / PLACE).mkdir()
     (tmp_path / PLACE / WHOLE_FILE).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
-    with pytest.raises(UnsafeFileError, match="no archive"):
+    with pytest.raises(UnsafeFileError, match="not a torch archive"):
         whole_contents(LocalPlace(tmp_path), PLACE)
-    with pytest.raises(StopError, match="no archive"):
+    with pytest.raises(StopError, match="not a torch archive"):
         refuse_foreign(str(tmp_path / PLACE / WHOLE_FILE))
     assert not (tmp_path / "sprung").exists()
 
@@ -145,7 +145,7 @@ def test_weights_without_a_record_are_looked_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "said"), [("s3://bucket/ba9", "without having been looked at"), ("/not/there", "read")]
+    ("load", "said"), [("s3://bucket/ba9", "without a scan"), ("/not/there", "read")]
 )
 def test_what_cannot_be_looked_at_is_not_loaded(load: str, said: str) -> None:
     with pytest.raises(StopError, match=said) as stopped:

@@ -53,7 +53,7 @@ def test_code_in_an_item_is_refused(tmp_path: Path, protocol: int) -> None:
     make_checkpoint(tmp_path / "run", 10, item=archive(trap))
     findings = verify(LocalPlace(tmp_path / "run"), NAME)
     assert {finding.code for finding in findings} == {CheckpointCode.PICKLE}
-    assert "Nothing of it was run" in findings[0].rule
+    assert "None of it was executed" in findings[0].rule
     assert not (tmp_path / "sprung").exists()
 
 

@@ -73,7 +73,7 @@ def test_a_name_in_other_case_is_refused(tmp_path: Path) -> None:
 def test_a_legacy_file_before_an_archive_is_refused(tmp_path: Path) -> None:
     """Python's zipfile finds the archive; torch takes the file for a legacy one."""
     (tmp_path / "weights.pt").write_bytes(code(tmp_path / "sprung") + archive({"a": 1}))
-    with pytest.raises(StopError, match="begins with a pickle"):
+    with pytest.raises(StopError, match="starts with a pickle"):
         refuse_foreign(str(tmp_path / "weights.pt"))
 
 
@@ -115,20 +115,20 @@ def _at_end(offset: int, form: str, value: int) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: b"\0" + data, "not begin with a zip entry"),
+        (lambda data: b"\0" + data, "not start with a zip entry"),
         (lambda data: data + b"\0", "bytes follow"),
         (lambda data: data[:-1], "bytes follow"),
         (_at_end(-2, "<H", 1), "comment"),
         (_at_end(-6, "<I", 1), "directory does not end"),
-        (_at_end(-12, "<H", 1), "divided"),
+        (_at_end(-12, "<H", 1), "multi-volume"),
         (_swap(b"data.pkl", b"data.PKL"), "contradicts the directory"),
         (_swap(b"archive/", b"archivE/"), "contradicts the directory"),
         (_swap(PLAIN, PLAIN.replace(b"a", b"b")), "checksum"),
         (_swap(b"data/0", b"data/x", 2), "no entry 'data/x'"),
         (_swap(b"data/0", b"../../", 2), "no entry"),
-        (lambda data: data[:50], "no archive of torch"),
+        (lambda data: data[:50], "not a torch archive"),
         (lambda data: data[:99], "bytes follow"),
-        (lambda data: b"", "no archive of torch"),
+        (lambda data: b"", "not a torch archive"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -42,7 +42,7 @@ def test_code_beside_the_arguments_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("common", [{"iteration": 3}, 7])
 def test_a_checkpoint_without_arguments_is_refused(tmp_path: Path, common: Any) -> None:
     write(tmp_path, common)
-    with pytest.raises(UnsafeFileError, match="holds no arguments"):
+    with pytest.raises(UnsafeFileError, match="contains no engine arguments"):
         contents_of(LocalPlace(tmp_path), "x")
 
 

@@ -69,7 +69,10 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("optimizer-cpu-offload: true"),
         given(f"optimizer-cpu-offload: true, {AWARE}"),
     ),
-    ("use-precision-aware-optimizer", "distributed one"): (given(AWARE, UNSHARDED), given(AWARE)),
+    ("use-precision-aware-optimizer", "distributed optimizer"): (
+        given(AWARE, UNSHARDED),
+        given(AWARE),
+    ),
     **{
         (name, "precision-aware"): (given(f"{name}: fp16"), given(f"{name}: fp16, {AWARE}"))
         for name in ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
@@ -94,15 +97,15 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("num-distributed-optimizer-instances: 2", *EXPERTS),
         given("num-distributed-optimizer-instances: 2"),
     ),
-    ("num-distributed-optimizer-instances", "so many instances"): (
+    ("num-distributed-optimizer-instances", "not divisible"): (
         given("num-distributed-optimizer-instances: 3"),
         given("num-distributed-optimizer-instances: 2"),
     ),
-    ("transformer-impl", "over cp"): (
+    ("transformer-impl", "context parallelism"): (
         given("transformer-impl: local", "parallelism.cp_size=2"),
         given("transformer-impl: local"),
     ),
-    ("transformer-impl", "8 or 4 bits"): (
+    ("transformer-impl", "8-bit and 4-bit"): (
         given("transformer-impl: local", FP8),
         given("transformer-impl: local"),
     ),
@@ -126,11 +129,11 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("overlap-moe-expert-parallel-comm: true"),
         given("overlap-moe-expert-parallel-comm: true", *EXPERTS),
     ),
-    ("ddp-average-in-collective", "by tokens"): (
+    ("ddp-average-in-collective", "per token"): (
         given("ddp-average-in-collective: true, calculate-per-token-loss: true"),
         given("ddp-average-in-collective: true"),
     ),
-    ("hierarchical-context-parallel-sizes", "multiplied"): (
+    ("hierarchical-context-parallel-sizes", "product"): (
         given("hierarchical-context-parallel-sizes: [2, 2]"),
         given("hierarchical-context-parallel-sizes: [2, 2]", "parallelism.cp_size=4"),
     ),
@@ -150,7 +153,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         for name in ("start-weight-decay", "end-weight-decay")
     },
     **{
-        (name, "stages would be others"): (given(f"{name}: true", PP_2), given(f"{name}: true"))
+        (name, "stages would differ"): (given(f"{name}: true", PP_2), given(f"{name}: true"))
         for name in (
             "account-for-embedding-in-pipeline-split",
             "account-for-loss-in-pipeline-split",
@@ -160,8 +163,8 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         (name, words): (given(f"{name}: true"), given(f"{name}: false"))
         for name, words in (
             ("init-method-xavier-uniform", "TypeError"),
-            ("inference-disable-triton-nvls-kernels", "made for inference"),
-            ("inference-fuse-tp-communication", "made for inference"),
+            ("inference-disable-triton-nvls-kernels", "inference layers"),
+            ("inference-fuse-tp-communication", "inference layers"),
             ("mla-down-proj-fusion", "multi-latent"),
         )
     },
@@ -175,7 +178,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("batch-invariant-mode: true, flash-attention-version: 3"),
     ),
     **{
-        (name, "look for NaN"): (
+        (name, "check for NaN"): (
             given(f"{name}: {value}"),
             given(f"{name}: {value}, no-check-for-nan-in-loss-and-grad: true"),
         )
@@ -189,7 +192,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("attention-backend: local"),
         given("attention-backend: local, spec: [local]"),
     ),
-    ("inference-cuda-graph-scope", "no CUDA graphs"): (
+    ("inference-cuda-graph-scope", "are disabled"): (
         given("inference-cuda-graph-scope: layer"),
         given("inference-cuda-graph-scope: layer, cuda-graph-impl: local"),
     ),
@@ -224,11 +227,11 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("logits-save-dir: /data/logits"),
         given("logits-save-dir: /data/logits, logits-save-top-k: 10"),
     ),
-    ("num-dataset-builder-threads", "one thread"): (
+    ("num-dataset-builder-threads", "at least 1"): (
         given("num-dataset-builder-threads: 0"),
         given("num-dataset-builder-threads: 2"),
     ),
-    ("phase-transition-iterations", "commas"): (
+    ("phase-transition-iterations", "comma-separated"): (
         given("phase-transition-iterations: soon"),
         given("phase-transition-iterations: '100, 200'"),
     ),
@@ -240,11 +243,11 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         (name, "moe-grouped-gemm"): (given(f"{name}: true"), given(f"{name}: true", *EXPERTS))
         for name in ("moe-single-grouped-weight", "moe-single-grouped-bias")
     },
-    ("moe-enable-deepep", "dispatcher flex"): (
+    ("moe-enable-deepep", "flex dispatcher"): (
         given("moe-enable-deepep: true", *EXPERTS),
         given("moe-enable-deepep: true, moe-token-dispatcher-type: flex", *EXPERTS),
     ),
-    ("moe-flex-dispatcher-backend", "dispatcher flex"): (
+    ("moe-flex-dispatcher-backend", "flex dispatcher"): (
         given("moe-flex-dispatcher-backend: ncclep", *EXPERTS),
         given("moe-flex-dispatcher-backend: ncclep, moe-token-dispatcher-type: flex", *EXPERTS),
     ),
@@ -265,7 +268,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("moe-router-group-topk: 1, moe-router-num-groups: 2", *EXPERTS),
     ),
     **{
-        (name, "neither 8 nor 4"): (
+        (name, "neither 8-bit nor 4-bit"): (
             given(f"{name}: true", *EXPERTS),
             given(f"{name}: true", FP8, *EXPERTS),
         )

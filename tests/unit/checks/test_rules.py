@@ -102,7 +102,7 @@ def test_what_the_engine_does_not_take_together(
 ) -> None:
     found = verdict(overrides, None, catalog).findings
     # A dense model has no experts at all, which another rule says of the same option.
-    said = [f for f in found if "computed again" in f.rule or "CUDA graph" in f.rule]
+    said = [f for f in found if "full recomputation" in f.rule or "CUDA graph" in f.rule]
     assert {f.code for f in said} <= {CheckCode.OPTION_AGAINST}
     assert [f.where.field for f in said] == ([field] if field else [])
 

@@ -89,7 +89,7 @@ def test_an_environment_that_was_not_checked_does_not_count() -> None:
     ("said", "code", "message"),
     [
         ('{"engine": "0.18.0", "torch": "2.6.0"}', 0, "has LLM Foundry 0.18.0"),
-        ("", 1, "does not load"),
+        ("", 1, "cannot be imported"),
     ],
 )
 def test_a_wrong_environment_is_refused(
@@ -111,7 +111,7 @@ def test_the_check_really_imports(tmp_path: Path) -> None:
     place = tmp_path / "real"
     (place / "bin").mkdir(parents=True)
     (place / "bin" / "python").symlink_to(sys.executable)
-    with pytest.raises(UsageError, match="does not load"):
+    with pytest.raises(UsageError, match="cannot be imported"):
         check(FOUNDRY, place)
 
 

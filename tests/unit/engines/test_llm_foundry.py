@@ -346,7 +346,7 @@ def test_a_file_holds_nothing_that_is_told_to_the_worker() -> None:
     told = ENGINE.arguments(plan_of("data={mock: true}"))
     assert any(name.startswith("worker.") for name in told)
     text = ENGINE.text(told)
-    assert text.startswith("# The data and the tokenizer are made up by Seatrial's worker")
+    assert text.startswith("# Seatrial's worker creates the data and the tokenizer")
     assert "worker" not in YAML(typ="safe").load(text)
 
 

@@ -80,7 +80,7 @@ def test_what_trainings_leave_is_deleted_except_their_logs(
             TrainingOutcome(1, 1.0, tail="RuntimeError: shapes differ"),
             "RuntimeError: shapes differ",
         ),
-        (TrainingOutcome(-9, 240.0, timed_out=True), "did not end within 240 s"),
+        (TrainingOutcome(-9, 240.0, timed_out=True), "did not finish within 240 s"),
         (outcome(range(1, 15)), "14 of 20 steps"),
         (outcome(range(1, 21), lambda step: math.nan), "20 without a finite loss"),
     ],
@@ -211,7 +211,7 @@ def test_an_export_with_the_engines_logits_passes(
     [
         (Logits(2e-4, 128, 997, 120), "2e-04 from the engine's"),
         (Logits(math.inf, 0, 0, 0), "inf from the engine's"),
-        (WeightsError("compare_logits did not come to its end"), "did not come to its end"),
+        (WeightsError("compare_logits failed: no output"), "compare_logits failed"),
     ],
 )
 def test_an_export_with_other_logits_ends_with_1(
@@ -224,7 +224,7 @@ def test_an_export_with_other_logits_ends_with_1(
 
 
 def test_a_model_of_no_class_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reason = "no class that an export knows has this."
+    reason = "no class that export supports has this."
     monkeypatch.setattr(drills, "why_not_exported", lambda engine, arguments: reason)
     code, output = rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))
     assert code == 0

@@ -57,17 +57,17 @@ LEFT = block(0, "1 (pid: 16)", SEE)
     [
         (
             PEERS + LAST_WORDS + account(signalled(0, 15, "SIGTERM"), signalled(1, 6, "SIGABRT")),
-            "rank 1 died of SIGABRT: terminate called after throwing an instance of "
+            "rank 1 was killed by SIGABRT: terminate called after throwing an instance of "
             "'std::bad_alloc' what(): RuntimeError: no room",
         ),
         # What another rank's C++ says at its end does not explain a kill.
         (
             LAST_WORDS + account(signalled(1, 9, "SIGKILL", newer=False)),
-            "rank 1 died of SIGKILL",
+            "rank 1 was killed by SIGKILL",
         ),
         # A peer that left within the same second counts as the first failure.
-        (PEERS + account(signalled(1, 9, "SIGKILL"), LEFT), "rank 1 died of SIGKILL"),
-        (account(signalled(1, 15, "SIGTERM")), "rank 1 died of SIGTERM"),
+        (PEERS + account(signalled(1, 9, "SIGKILL"), LEFT), "rank 1 was killed by SIGKILL"),
+        (account(signalled(1, 15, "SIGTERM")), "rank 1 was killed by SIGTERM"),
         (
             "[rank0]: ValueError: no such layer\n" + account(signalled(1, 15, "SIGTERM"), LEFT),
             "ValueError: no such layer",

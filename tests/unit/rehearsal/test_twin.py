@@ -154,7 +154,7 @@ def test_what_is_replaced_is_said() -> None:
     assert mock == ("tokenizer hf://some/where@abc is a NullTokenizer", "etp 2 runs as etp 1")
     assert unreachable[0] == (
         "tokenizer hf://some/where@abc is a NullTokenizer of the same size, "
-        "as it cannot be loaded (no such name)"
+        "because it cannot be loaded (no such name)"
     )
     assert reached == ("etp 2 runs as etp 1",)
 

@@ -16,5 +16,5 @@ def test_a_host_without_the_engine_says_how_to_get_it(monkeypatch: pytest.Monkey
 
 def test_a_wrong_worker_python_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(WORKER_PYTHON, str(tmp_path / "nothing"))
-    with pytest.raises(MissingExtraError, match="which is no program"):
+    with pytest.raises(MissingExtraError, match="which is not executable"):
         worker_python()

@@ -32,13 +32,13 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.env={NCCL_PROTO: simple}",),
             RenderCode.FORBIDDEN_VARIABLE,
             "cluster.env.NCCL_PROTO",
-            "NCCL_PROTO does harm on efa",
+            "NCCL_PROTO is harmful on efa",
         ),
         (
             ("cluster.env={NCCL_SOCKET_IFNAME: eth0}",),
             RenderCode.FORBIDDEN_VARIABLE,
             "cluster.env.NCCL_SOCKET_IFNAME",
-            "NCCL_SOCKET_IFNAME=eth0 does harm",
+            "NCCL_SOCKET_IFNAME=eth0 is harmful",
         ),
         (
             ("cluster.env={RDMAV_FORK_SAFE: '1'}",),
@@ -74,7 +74,7 @@ TRAINJOB = "cluster.operator=trainjob"
             (*GKE, "cluster.storage={tier: gcs-fuse}"),
             RenderCode.VOLUME,
             "cluster.storage.tier",
-            "makes no volumes",
+            "cannot create volumes",
         ),
         (
             ("cluster.storage={volume: {handle: fs-1, attributes: {dnsname: d}}}",),
@@ -86,7 +86,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("checkpoints={location: /scratch/here, every_steps: 100}",),
             RenderCode.LOCATION,
             "checkpoints.location",
-            "ends with the pod",
+            "it is lost when the pod ends",
         ),
         (
             ("checkpoints={location: /database, every_steps: 100}",),
@@ -98,7 +98,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.image=worker-megatron-efa",),
             RenderCode.IMAGE,
             "cluster.image",
-            "cannot be pulled yet",
+            "is not published yet",
         ),
         (
             ("cluster.identity=me@example.com",),
@@ -110,7 +110,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.secrets=[{secret: s, mount: /data}]",),
             RenderCode.MOUNT,
             "cluster.secrets[0].mount",
-            "taken already, by storage",
+            "already used by storage",
         ),
         (
             (TRAINJOB, "cluster.operator_version='1.9'"),
@@ -128,7 +128,7 @@ TRAINJOB = "cluster.operator=trainjob"
             (TRAINJOB, "cluster.operator_version='2.0'", "cluster.gang=volcano"),
             RenderCode.OPERATOR,
             "cluster.gang",
-            "Trainer 2.0 has no Volcano",
+            "Trainer 2.0 does not support Volcano",
         ),
         (
             (
@@ -204,7 +204,7 @@ def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
 def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
     slow, finding = render(resolved("cluster.namespace=research"), CATALOG).findings[::-1]
     assert (finding.code, finding.severity) == (RenderCode.WORKER_LOCK, Severity.NOTE)
-    assert "seatrial-worker-lock of namespace research" in finding.rule
+    assert "seatrial-worker-lock in namespace research" in finding.rule
     assert "workerLock" in finding.fix
     assert slow.code == RenderCode.IMAGE
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an export writes, before anything is written: the model, its files, its tensors; pure."""
+"""Plan an export: the model, its files and its tensors. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,35 +26,35 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.storage.state_files import read_json
 
 EXPORT_RECORD = "seatrial-export.json"
-"""The record of an export, created last: which checkpoint it is of, and a SHA-256 of every file."""
+"""The record of an export, written last: the checkpoint, and a SHA-256 of every file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What is to be written."""
+    """The output of an export."""
 
     model: HubModel
     dtype: str
-    """The type of its weights, by torch's name."""
+    """torch's name for the data type of the weights."""
     files: dict[str, list[Tensor]]
-    """The tensors of each file, in their order."""
+    """The tensors of each file, in order."""
     sources: dict[str, HubTensor]
-    """Where each of them comes from, by name."""
+    """The source of each tensor, by name."""
     engine_names: dict[str, str]
-    """The engine's name of each of them in this checkpoint."""
+    """The engine's name of each tensor in this checkpoint."""
     padding: int
-    """Rows of the embedding that are left out, because no entry of the tokenizer has them."""
+    """Rows of the embedding that are omitted because they are only padding."""
 
     @property
     def size(self) -> int:
-        """Bytes of all tensors."""
+        """The total size of the tensors in bytes."""
         return sum(tensor.size for tensors in self.files.values() for tensor in tensors)
 
 
 def plan_export(
     contents: Contents, side: WeightExchange, where: str, largest: int = LARGEST_FILE
 ) -> ExportPlan:
-    """What an export of such a checkpoint writes; FindingsError where it cannot be."""
+    """Plan the export of a checkpoint. Raises FindingsError if it is impossible."""
     stored = contents.tensors
     model = side.model(contents.arguments, where)
     sources = {one.name: one for one in hub_tensors(model, side.entries(model, contents.arguments))}
@@ -64,7 +64,7 @@ def plan_export(
     tensors = [
         Tensor(name, _dtype(stored[names[name]], where), one.shape) for name, one in sources.items()
     ]
-    # The embedding comes first in every map.
+    # The embedding comes first in every weight map.
     embedding = stored[next(iter(names.values()))]
     padding = embedding.shape[0] - model.vocab_size
     files = divided(tensors, largest)
@@ -72,7 +72,7 @@ def plan_export(
 
 
 def exported_before(target: Path, record: str) -> dict[str, Any] | None:
-    """What an export of the same record has left in a directory; nothing where it is not whole."""
+    """Return the record of a complete export of the same checkpoint; None if there is none."""
     try:
         told = read_json(target / EXPORT_RECORD)
         whole = told["record"] == record and all((target / name).exists() for name in told["files"])
@@ -82,20 +82,20 @@ def exported_before(target: Path, record: str) -> dict[str, Any] | None:
 
 
 def refuse_occupied(target: Path) -> None:
-    """Refuse a directory in which something is."""
+    """Reject a target that is not an empty or new directory."""
     if target.exists() and not target.is_dir():
         there: Iterable[str] = [target.name]
     else:
         there = sorted(path.name for path in target.iterdir()) if target.is_dir() else []
     for name in there:
-        rule = f"something is there already, such as {name}; weights of two models would mix."
-        fix = "Name a directory that is empty or not there."
+        rule = f"the directory is not empty: it contains {name}; weights of two models would mix."
+        fix = "Use an empty or new directory."
         raise refusal(ExchangeCode.TARGET, str(target), rule, fix, name)
 
 
 def _dtype(tensor: StoredTensor, where: str) -> str:
     if tensor.dtype not in DTYPES:
-        rule = f"{tensor.name} is of the type {tensor.dtype}."
-        fix = f"An export can hold {', '.join(DTYPES)}."
+        rule = f"{tensor.name} has the data type {tensor.dtype}."
+        fix = f"Export supports only {', '.join(DTYPES)}."
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, tensor.dtype)
     return tensor.dtype

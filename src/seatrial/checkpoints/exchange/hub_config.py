@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model's config.json, written and read; pure.
+"""Write and read a model's config.json. Pure.
 
-What is written is read by transformers 4 and 5: rotary positions by the names of the fourth, which
-the fifth translates (`modeling_rope_utils.py`, 5.22.2).
+Both transformers 4 and 5 can read the output: rotary settings have the names of version 4, which
+version 5 translates (`modeling_rope_utils.py`, 5.22.2).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubMode
 from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
 
 Config = Mapping[str, Any]
-"""What stands in a config.json."""
+"""The content of a config.json."""
 
 MODEL_TYPES = {"llama": HubClass.LLAMA, "gpt2": HubClass.GPT2, "mixtral": HubClass.MIXTRAL}
 LLAMA3_SCALING = {
@@ -21,12 +21,12 @@ LLAMA3_SCALING = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-"""What the engine has built in beside the factor (megatron-core 0.19.2, rotary_pos_embedding)."""
+"""The engine's other scaling constants (megatron-core 0.19.2, rotary_pos_embedding)."""
 _TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 
 
 def config_of_model(model: HubModel, dtype: str, tokens: Config) -> dict[str, Any]:
-    """The config.json of a model with weights of a type, and its special tokens where known."""
+    """Return the config.json of a model, with its data type and its special tokens if known."""
     shared = {
         "architectures": [str(model.kind)],
         "torch_dtype": dtype,
@@ -113,7 +113,7 @@ def _llama(model: HubModel) -> dict[str, Any]:
 
 
 def _mixtral(model: HubModel) -> dict[str, Any]:
-    """What it has beside, and instead of, what Llama has."""
+    """Return the settings that Llama does not have, or has with other values."""
     return {
         "model_type": "mixtral",
         "num_local_experts": model.experts,
@@ -124,21 +124,21 @@ def _mixtral(model: HubModel) -> dict[str, Any]:
 
 
 def model_of_config(config: Config, where: str) -> HubModel:
-    """The model of a config.json; FindingsError where the engine has none with its parts."""
+    """Return the model of a config.json. Raises FindingsError if the engine does not support it."""
     kind = MODEL_TYPES.get(str(config.get("model_type")))
     if kind is None:
         said = config.get("model_type")
-        _refuse(where, f"an import knows no models of the type {said!r}.", str(said))
+        _refuse(where, f"import does not support models of type {said!r}.", str(said))
     if config.get("quantization_config"):
-        _refuse(where, "the weights are quantised, and the engine trains on plain ones.")
+        _refuse(where, "the weights are quantised, which the engine does not support.")
     try:
         if kind is HubClass.GPT2:
             return _from_gpt2(config, where)
         return _from_llama(config, where, kind)
     except (KeyError, TypeError, ValueError) as error:
-        rule = f"a value is missing or is no number: {error}."
+        rule = f"a value is missing or not a number: {error}."
         raise refusal(
-            ExchangeCode.UNREADABLE, where, rule, "Take the config.json of the weights."
+            ExchangeCode.UNREADABLE, where, rule, "Use the config.json of the weights."
         ) from error
 
 
@@ -148,15 +148,15 @@ def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
 
 def _from_gpt2(config: Config, where: str) -> HubModel:
     for name, plain, what in (
-        ("scale_attn_weights", True, "attention without its scale"),
-        ("scale_attn_by_inverse_layer_idx", False, "attention scaled by the layer"),
-        ("add_cross_attention", False, "attention to another model"),
+        ("scale_attn_weights", True, "unscaled attention"),
+        ("scale_attn_by_inverse_layer_idx", False, "attention scaled by layer"),
+        ("add_cross_attention", False, "cross-attention"),
     ):
         if config.get(name, plain) != plain:
-            _refuse(where, f"the engine has no {what} ({name}).", str(config[name]))
+            _refuse(where, f"the engine does not support {what} ({name}).", str(config[name]))
     said = str(config.get("activation_function", "gelu_new"))
     if said not in (*_TANH, "gelu"):
-        _refuse(where, f"the engine's model of this kind has GELU, not {said}.", said)
+        _refuse(where, f"for this model type the engine supports GELU, not {said}.", said)
     hidden, heads = int(config["n_embd"]), int(config["n_head"])
     return HubModel(
         kind=HubClass.GPT2,
@@ -182,12 +182,12 @@ def _from_llama(config: Config, where: str, kind: HubClass) -> HubModel:
         _refuse(where, "the engine has biases in all linear layers or in none.", str(biases))
     if config.get("hidden_act", "silu") != "silu":
         said = str(config["hidden_act"])
-        _refuse(where, f"the engine's model of this kind has SwiGLU, not {said}.", said)
+        _refuse(where, f"for this model type the engine supports SwiGLU, not {said}.", said)
     hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
     positions = int(config["max_position_embeddings"])
     window = config.get("sliding_window")
     if window is not None and int(window) < positions:
-        _refuse(where, f"attention over a window of {window} is no part of an import.", str(window))
+        _refuse(where, f"import does not support sliding windows (of {window}).", str(window))
     moe = kind is HubClass.MIXTRAL
     theta, scaling = _rotary(config, where, 1e6 if moe else 1e4)
     return HubModel(
@@ -214,21 +214,21 @@ def _from_llama(config: Config, where: str, kind: HubClass) -> HubModel:
 
 
 def _rotary(config: Config, where: str, usual: float) -> tuple[float, float | None]:
-    """The base and the factor of scaled frequencies, by the old names or the new."""
+    """Return the base and the scaling factor, from the old or the new names."""
     told = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = float(told.get("rope_theta") or config.get("rope_theta") or usual)
     kind = str(told.get("rope_type") or told.get("type") or "default")
     if theta != int(theta):
-        _refuse(where, "the engine takes a whole number as the base of rotation.", str(theta))
+        _refuse(where, "the engine supports only integers as rope_theta.", str(theta))
     if float(told.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0) != 1:
-        _refuse(where, "rotation of a part of each head is no part of an import.")
+        _refuse(where, "import does not support partial rotary embeddings.")
     if kind == "default":
         return theta, None
     others = {name: told.get(name) for name in LLAMA3_SCALING}
     if kind != "llama3" or others != LLAMA3_SCALING:
         _refuse(
             where,
-            f"the engine knows the scaled rotation of Llama 3.1 alone, not {dict(told)}.",
+            f"the engine supports only Llama 3.1's rotary scaling, not {dict(told)}.",
             kind,
         )
     return theta, float(told["factor"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an import reads, before anything is written: the model, and where each tensor lies."""
+"""Plan an import: the model, and the location of each tensor. Writes nothing."""
 
 import json
 import re
@@ -19,44 +19,44 @@ from seatrial.findings import Finding, Severity, Where
 
 CONFIG = "config.json"
 BASE_PREFIX = "transformer."
-"""What files of GPT-2 that hold the base model leave out."""
+"""A prefix that GPT-2 files of the base model omit."""
 UNUSED = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn\.(masked_)?bias)")
-"""Constants that older files hold beside the weights."""
+"""Constants that older files contain in addition to weights."""
 _LARGEST_CONFIG = 1 << 20
 
 
 WeightMap = Callable[[HubModel], tuple[MappedTensor, ...]]
-"""Every tensor that an engine has of a model."""
+"""Returns all tensors of a model in an engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What is to be read."""
+    """The input of an import."""
 
     model: HubModel
     sources: dict[str, HubTensor]
     """Its tensors, by Hugging Face's name."""
     places: dict[str, Placed]
-    """Where each of them lies, by the same name."""
+    """The location of each tensor, by the same name."""
     tokenizer: str
-    """The tokenizer, as a record names it."""
+    """The tokenizer, as in a record."""
 
     @property
     def size(self) -> int:
-        """Bytes of all tensors."""
+        """The total size of the tensors in bytes."""
         return sum(one.tensor.size for one in self.places.values())
 
     @property
     def dtype(self) -> str:
-        """The type of most weights, by torch's name."""
+        """The data type of the largest tensor, by torch's name."""
         return max(self.places.values(), key=lambda one: one.tensor.size).tensor.dtype
 
 
 def plan_import(directory: Path, entries: WeightMap) -> ImportPlan:
-    """What an import of a directory reads for an engine; FindingsError where it cannot be."""
+    """Plan the import of a directory for an engine. Raises FindingsError if it is impossible."""
     if "://" in str(directory) or str(directory).startswith("hf:"):
-        rule = "weights are imported from a directory."
-        fix = "Fetch them first: hf download OWNER/NAME --local-dir DIR."
+        rule = "weights can only be imported from a directory."
+        fix = "Download them first: hf download OWNER/NAME --local-dir DIR."
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     config = _config(directory / CONFIG)
     model = read_model(directory)
@@ -69,7 +69,7 @@ def plan_import(directory: Path, entries: WeightMap) -> ImportPlan:
 
 
 def read_model(directory: Path) -> HubModel:
-    """The model that a directory's config.json describes; FindingsError where there is none."""
+    """Read the model from a directory's config.json. Raises FindingsError if there is none."""
     file = directory / CONFIG
     return model_of_config(_config(file), str(file))
 
@@ -81,39 +81,39 @@ def _config(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         said = getattr(error, "strerror", None) or str(error)
-        fix = "Name the directory that holds config.json and the weights."
-        rule = f"there is no config.json that can be read: {said}."
+        fix = "Use the directory that contains config.json and the weights."
+        rule = f"config.json cannot be read: {said}."
         raise refusal(ExchangeCode.UNREADABLE, str(file), rule, fix) from error
     if not isinstance(content, dict):
-        fix = "Take the config.json of the weights."
-        raise refusal(ExchangeCode.UNREADABLE, str(file), "it holds no keys.", fix)
+        fix = "Use the config.json of the weights."
+        raise refusal(ExchangeCode.UNREADABLE, str(file), "it is not a JSON object.", fix)
     return content
 
 
 def _found(name: str, wanted: HubTensor, there: dict[str, Placed], directory: Path) -> Placed:
     found = there.get(name) or there.get(name.removeprefix(BASE_PREFIX))
-    fix = "Take weights and config.json of the same model."
+    fix = "Use weights and config.json of the same model."
     if found is None:
-        rule = f"the weights hold no {name}, which the config.json asks for."
+        rule = f"the weights lack {name}, which config.json requires."
         raise refusal(ExchangeCode.TENSORS, str(directory), rule, fix, name)
     if found.tensor.shape != wanted.shape:
-        rule = f"{name} has the shape {found.tensor.shape}, and config.json says {wanted.shape}."
+        rule = f"{name} has shape {found.tensor.shape}, but config.json implies {wanted.shape}."
         raise refusal(ExchangeCode.TENSORS, str(found.file), rule, fix, str(found.tensor.shape))
     return found
 
 
 def _refuse_left_over(model: HubModel, names: set[str], directory: Path) -> None:
-    """Refuse weights that the import would drop without a word."""
+    """Reject weights that the import would drop silently."""
     for name in sorted(names):
         tied = model.tied_embeddings and name == "lm_head.weight"
         if not tied and not UNUSED.fullmatch(name):
-            rule = f"the weights hold {name}, which {model.kind} has no place for."
-            fix = "Take weights and config.json of the same model."
+            rule = f"the weights contain {name}, which {model.kind} does not have."
+            fix = "Use weights and config.json of the same model."
             raise refusal(ExchangeCode.TENSORS, str(directory), rule, fix, name)
 
 
 def spec_of_model(model: HubModel, checkpoint: str) -> dict[str, Any]:
-    """The part of a spec that starts from imported weights."""
+    """Return the part of a spec that starts from imported weights."""
     dimensions: dict[str, Any] = {
         "family": "gpt" if model.kind is HubClass.GPT2 else "llama",
         "layers": model.layers,
@@ -151,20 +151,20 @@ def spec_of_model(model: HubModel, checkpoint: str) -> dict[str, Any]:
 
 
 _FREE = frozenset({"init_std", "aux_loss_coefficient"})
-"""What decides how training goes on, and not what the weights mean."""
+"""Fields that affect further training, but not the meaning of the weights."""
 _OF_ENGINE = {"norm_epsilon": "norm-epsilon"}
-"""Fields that a spec has no other name for than the engine's own option."""
+"""Fields that a spec can set only through an engine option."""
 _OF_EXPERTS = {"experts": "experts", "top_k": "top_k"}
 
 
 def misfits(weights: HubModel, run: HubModel, where: str, padded: int) -> list[Finding]:
-    """Every difference between weights and the run's own model.
+    """Return all differences between the weights and the run's model.
 
     Args:
         weights: The model of the weights.
         run: The model of the run.
-        where: Where the weights come from.
-        padded: Rows of the run's embedding, padding included.
+        where: The source of the weights.
+        padded: Rows of the run's embedding, including padding.
     """
     return [_finding(where, *differing) for differing in _differing(weights, run, padded)]
 
@@ -176,11 +176,11 @@ def _differing(weights: HubModel, run: HubModel, padded: int) -> Iterator[tuple[
         if one == other or name in _FREE:
             continue
         if name == "vocab_size":
-            # More rows than the weights have are the run's to train; fewer would lose tokens.
+            # Additional rows can be trained by the run. With fewer rows, tokens would be lost.
             if padded < one:
                 yield name, one, other
         elif name in ("max_positions", "rope_theta", "rope_scaling"):
-            # A table of positions has a length; rotation has a base, and no longest sequence.
+            # The table of positions has a fixed length. Rotary positions have only a base.
             if (name == "max_positions") == (weights.kind is HubClass.GPT2):
                 yield name, one, other
         else:
@@ -188,15 +188,15 @@ def _differing(weights: HubModel, run: HubModel, padded: int) -> Iterator[tuple[
 
 
 def _finding(where: str, name: str, weights: Any, run: Any) -> Finding:
-    # GELU with tanh or without is the engine's choice by device, and differs by a thousandth.
+    # The engine chooses exact or tanh GELU by device; the difference is about 0.001.
     severity = Severity.WARNING if name == "activation" else Severity.ERROR
     rule = f"the weights have {name.replace('_', ' ')} {weights}, and the run has {run}."
-    fix = f"Use {_override(name, weights)}, or weights of the run's own model."
+    fix = f"Use {_override(name, weights)}, or weights that match the run's model."
     return Finding(ExchangeCode.OTHER_MODEL, severity, Where(file=where), rule, str(run), fix)
 
 
 def _override(name: str, value: Any) -> str:
-    """What a spec would have to say for such weights."""
+    """Return the spec change that such weights need."""
     if name == "kind":
         return f"a model that is a {value}"
     if name == "activation":

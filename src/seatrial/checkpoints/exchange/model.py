@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model as both sides know it: what the engine's arguments and a config.json both say."""
+"""The facts about a model that both the engine's arguments and a config.json contain."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,35 +11,35 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 
 
 class HubClass(StrEnum):
-    """The classes of Hugging Face's transformers that weights can go to and come from."""
+    """The supported classes of Hugging Face transformers."""
 
     LLAMA = "LlamaForCausalLM"
-    """Rotary positions, RMSNorm, SwiGLU; grouped heads, biases and tied embeddings if wanted."""
+    """Rotary positions, RMSNorm, SwiGLU; optionally grouped heads, biases and tied embeddings."""
     GPT2 = "GPT2LMHeadModel"
     """Learned positions, LayerNorm, GELU, biases."""
     MIXTRAL = "MixtralForCausalLM"
-    """As Llama without biases, with experts in every layer."""
+    """Like Llama without biases, with experts in every layer."""
     MPT = "MptForCausalLM"
     """ALiBi, LayerNorm and linear layers without biases, GELU."""
 
 
 class HubActivation(StrEnum):
-    """The non-linearity, by Hugging Face's name."""
+    """The activation function, by Hugging Face's name."""
 
     SILU = "silu"
     """The gate of SwiGLU."""
     GELU = "gelu"
-    """GELU by the error function."""
+    """Exact GELU, with the error function."""
     GELU_TANH = "gelu_new"
-    """GELU by its approximation with tanh."""
+    """GELU with the tanh approximation."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """Every fact about a model that one side must tell the other."""
+    """All facts about a model that both sides need."""
 
     kind: HubClass
-    """The class that has its parts."""
+    """The transformers class."""
     layers: int
     hidden_size: int
     """Width of the residual stream."""
@@ -50,62 +50,59 @@ class HubModel:
     kv_heads: int
     """Attention heads for keys and values."""
     head_dim: int
-    """Width of one head."""
     vocab_size: int
     """Entries of the tokenizer: rows of the embedding without padding."""
     max_positions: int
-    """Longest sequence; rows of the table where positions are learned."""
+    """Longest sequence; rows of the table if positions are learned."""
     norm_epsilon: float
-    """What the norms add under the root."""
     activation: HubActivation
-    """The non-linearity."""
     biases: bool
-    """Whether linear layers have biases."""
+    """True if linear layers have biases."""
     tied_embeddings: bool
-    """Whether the output projection is the input embedding."""
+    """True if input and output embeddings are shared."""
     rope_theta: float = 10000.0
-    """Base of the rotary frequencies; no effect where positions are learned."""
+    """Base of the rotary frequencies; unused if positions are learned."""
     rope_scaling: float | None = None
-    """Factor by which Llama 3.1 stretches the rotary frequencies; none where it does not."""
+    """Llama 3.1's scaling factor of the rotary frequencies; None if not scaled."""
     experts: int = 0
-    """Experts of a layer; 0 in a dense model."""
+    """Experts per layer; 0 for a dense model."""
     top_k: int = 0
-    """Experts that a token goes through."""
+    """Active experts per token."""
     aux_loss_coefficient: float = 0.0
-    """Weight of the loss that keeps experts evenly used."""
+    """Weight of the load-balancing loss."""
     init_std: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of the initial weights."""
     clip_qkv: float | None = None
-    """What queries, keys and values are clipped to; none where they are not."""
+    """Clipping limit of queries, keys and values; None if not clipped."""
     softmax_scale: float | None = None
-    """Factor of the attention scores; none for one over the root of the head's width."""
+    """Scale of the attention scores; None for the default, 1 / sqrt(head_dim)."""
 
     @property
     def group(self) -> int:
-        """Query heads that share one head of keys and values."""
+        """The number of query heads per key/value head."""
         return self.heads // self.kv_heads
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An argument that must have its plain value, because no class knows another."""
+    """An argument that must have its plain value, because no class supports another."""
 
     name: str
     """The engine's argument."""
     allowed: tuple[Any, ...]
-    """The values that leave the model as the classes know it; absent is one of them."""
+    """The values that the classes support, including None for an absent argument."""
     what: str
-    """What another value brings into the model."""
+    """The feature that another value adds to the model."""
 
 
 OFF = (None, False)
-"""The plain values of a switch."""
+"""The plain values of a flag."""
 
 
 def refuse_unless_plain(
     values: Mapping[str, Any], rules: Iterable[Plain], kind: HubClass, where: str, fix: str
 ) -> None:
-    """Refuse arguments with a value that a class cannot express."""
+    """Reject arguments with a value that a class cannot express."""
     for rule in rules:
         value = values.get(rule.name)
         if not any(value is allowed or value == allowed for allowed in rule.allowed):

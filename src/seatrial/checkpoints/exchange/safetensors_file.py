@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the format safetensors: a length, a JSON that says where each tensor lies, the bytes.
+"""safetensors files: a length, JSON with the location of each tensor, and the bytes.
 
-Written and read here rather than by its library, which maps whole files into memory or wants all
-tensors at once; the format is described at https://huggingface.co/docs/safetensors.
+Implemented here because the official library maps whole files into memory, or needs all tensors
+together. The format is described at https://huggingface.co/docs/safetensors.
 """
 
 import json
@@ -16,9 +16,9 @@ from typing import Any
 from seatrial.codes.exchange import ExchangeCode, refusal
 
 DTYPES = {"float32": ("F32", 4), "bfloat16": ("BF16", 2), "float16": ("F16", 2)}
-"""Types of weights by torch's name, with the format's name and the bytes of one number."""
+"""Data types by torch's name, with the format's name and the size in bytes."""
 LARGEST_FILE = 5_000_000_000
-"""Bytes of tensors in one file; more go into several, as Hugging Face's own tools do it."""
+"""Maximum bytes of tensors per file. Larger models are split, as in Hugging Face's own tools."""
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _LONGEST_HEADER = 100 << 20
 _NAMES = {name: ours for ours, (name, _) in DTYPES.items()}
@@ -26,16 +26,16 @@ _NAMES = {name: ours for ours, (name, _) in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor as it lies in a file."""
+    """A tensor in a file."""
 
     name: str
     dtype: str
-    """Its type, by torch's name."""
+    """torch's name of the data type."""
     shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """In bytes."""
         count = DTYPES[self.dtype][1]
         for size in self.shape:
             count *= size
@@ -44,16 +44,16 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A tensor and the place of its bytes."""
+    """A tensor and the location of its bytes."""
 
     tensor: Tensor
     file: Path
     offset: int
-    """Where its bytes begin."""
+    """The position of its first byte."""
 
 
 def header(tensors: Iterable[Tensor]) -> bytes:
-    """What a file begins with, before the bytes of its tensors in their order."""
+    """Return the header of a file with these tensors."""
     content: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for tensor in tensors:
@@ -64,13 +64,13 @@ def header(tensors: Iterable[Tensor]) -> bytes:
             "data_offsets": [begin, end],
         }
     text = json.dumps(content, separators=(",", ":")).encode()
-    # So that the tensors begin at a multiple of eight.
+    # Align the tensors to eight bytes.
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
 
 def divided(tensors: Iterable[Tensor], largest: int = LARGEST_FILE) -> dict[str, list[Tensor]]:
-    """The tensors by file, in order; one file where they fit into it."""
+    """Split the tensors into files, in order; a single file if they fit."""
     groups: list[list[Tensor]] = [[]]
     size = 0
     for tensor in tensors:
@@ -89,30 +89,30 @@ def divided(tensors: Iterable[Tensor], largest: int = LARGEST_FILE) -> dict[str,
 
 
 def index_of(files: dict[str, list[Tensor]]) -> dict[str, Any]:
-    """The index that says in which file each tensor lies."""
+    """Return the index, which maps each tensor to its file."""
     total = sum(tensor.size for tensors in files.values() for tensor in tensors)
     names = {tensor.name: file for file, tensors in files.items() for tensor in tensors}
     return {"metadata": {"total_size": total}, "weight_map": names}
 
 
 def placed_tensors(directory: Path) -> dict[str, Placed]:
-    """Every tensor of a directory's files; FindingsError where they cannot be read."""
+    """Return every tensor of a directory's files. Raises FindingsError if they cannot be read."""
     index = directory / INDEX
     if index.is_file():
         try:
             names = set(json.loads(index.read_bytes())["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _unreadable(index, f"it is no index of tensors ({error})") from error
+            raise _unreadable(index, f"it is not an index of tensors ({error})") from error
         files = [directory / Path(str(name)).name for name in sorted(map(str, names))]
     elif (directory / SINGLE).is_file():
         files = [directory / SINGLE]
     else:
         pickled = sorted(path.name for path in directory.glob("*.bin"))
-        rule = "there are no weights in the format safetensors."
-        fix = "Take a directory with model.safetensors, or with several files and their index."
+        rule = "there are no safetensors weights."
+        fix = "Use a directory with model.safetensors, or with several files and their index."
         if pickled:
-            rule = f"{pickled[0]} is a pickle, which could run code; such weights are not read."
-            fix = "Save the model as safetensors first (save_pretrained of transformers does)."
+            rule = f"{pickled[0]} is a pickle, which could execute code, and is not read."
+            fix = "Convert the model to safetensors first (save_pretrained of transformers)."
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     found: dict[str, Placed] = {}
     for file in files:
@@ -138,11 +138,11 @@ def _read_header(file: Path) -> dict[str, Placed]:
 
 def _placed(file: Path, name: str, told: dict[str, Any], base: int, size: int) -> Placed:
     if told["dtype"] not in _NAMES:
-        raise _unreadable(file, f"{name} is of the type {told['dtype']}, which no weights have")
+        raise _unreadable(file, f"{name} has the unsupported data type {told['dtype']}")
     tensor = Tensor(name, _NAMES[told["dtype"]], tuple(int(n) for n in told["shape"]))
     begin, end = (int(offset) for offset in told["data_offsets"])
     if begin < 0 or end - begin != tensor.size or base + end > size:
-        raise _unreadable(file, f"{name} does not lie inside the file")
+        raise _unreadable(file, f"{name} is not inside the file")
     return Placed(tensor, file, base + begin)
 
 
@@ -151,5 +151,5 @@ def _unreadable(file: Path, said: str) -> Exception:
         ExchangeCode.UNREADABLE,
         str(file),
         f"the file cannot be read as safetensors: {said}.",
-        "Fetch it again, and compare it with its published digest.",
+        "Download it again, and compare it with its published digest.",
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of every tensor of a model, on both sides; pure."""
+"""The shapes of a model's tensors, on both sides. Pure."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,26 +12,25 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 
 Shape = tuple[int, ...]
 MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.", "model.")
-"""What names of the model's own tensors begin with; the optimizer's begin otherwise."""
+"""Prefixes of the model's tensors. The optimizer's tensors have others."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubTensor:
-    """One tensor of Hugging Face's, and where the engine has it."""
+    """A Hugging Face tensor, and its source in the engine."""
 
     name: str
-    """Its name in the file."""
     shape: Shape
     entry: MappedTensor
-    """Which tensor of the engine's holds it."""
+    """The engine's tensor that contains it."""
     at: Shape
-    """The layer, or the layer and the expert, of the engine's tensor; empty where it has none."""
+    """The layer, or the layer and the expert, in the engine's tensor; empty if not stacked."""
     engine: str
     """The name of the engine's tensor."""
 
     @property
     def elements(self) -> int:
-        """How many numbers it holds."""
+        """The number of elements."""
         count = 1
         for size in self.shape:
             count *= size
@@ -39,7 +38,7 @@ class HubTensor:
 
 
 def engine_shape(entry: MappedTensor, model: HubModel) -> Shape:
-    """The shape of one layer's, or one expert's, tensor in the engine; padding left out."""
+    """Return the shape of one layer's or expert's tensor in the engine, without padding."""
     hidden, ffn = model.hidden_size, model.ffn_hidden_size
     rows = ffn * (2 if model.activation is HubActivation.SILU else 1)
     heads = model.heads * model.head_dim
@@ -69,19 +68,19 @@ def engine_shape(entry: MappedTensor, model: HubModel) -> Shape:
         "down_proj": (hidden, ffn),
     }
     whole = shapes.get(module.rpartition(".")[2])
-    # Norms have no matrix; one that the engine keeps in the next module has a name of its own.
+    # Norms have no matrix. A norm that the engine fuses into the next module has its own name.
     if whole is None or kind.startswith("layer_norm"):
         return (hidden,)
     return whole if kind == "weight" else whole[:1]
 
 
 def stacked_shape(entry: MappedTensor, model: HubModel) -> Shape:
-    """The shape of the engine's whole tensor: layers, experts, and then what one of them has."""
+    """Return the shape of the engine's whole tensor: layers, experts, and the single shape."""
     return (model.layers, model.experts)[: entry.stacked] + engine_shape(entry, model)
 
 
 def hub_shape(entry: MappedTensor, model: HubModel) -> Shape:
-    """The shape of Hugging Face's tensor."""
+    """Return the shape of the Hugging Face tensor."""
     rows, *rest = engine_shape(entry, model)
     query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
     counts = {
@@ -104,7 +103,7 @@ def hub_shape(entry: MappedTensor, model: HubModel) -> Shape:
 
 
 def hub_tensors(model: HubModel, every: Iterable[MappedTensor]) -> Iterator[HubTensor]:
-    """Every tensor of Hugging Face's, those of one tensor of the engine's next to each other."""
+    """Yield every Hugging Face tensor, grouped by the engine's tensor."""
     groups: dict[str, list[MappedTensor]] = {}
     for entry in every:
         groups.setdefault(entry.engine, []).append(entry)
@@ -123,34 +122,34 @@ def hub_tensors(model: HubModel, every: Iterable[MappedTensor]) -> Iterator[HubT
 
 
 def name_in(tensor: HubTensor, names: Container[str]) -> str:
-    """The name that the engine's tensor has in a checkpoint that holds such names."""
+    """Return the name of the engine's tensor in a checkpoint with these names."""
     return tensor.entry.also if tensor.entry.also in names else tensor.engine
 
 
 def refuse_other_tensors(
     model: HubModel, tensors: Iterable[HubTensor], shapes: Mapping[str, Shape], where: str
 ) -> None:
-    """Refuse a checkpoint whose tensors are not those of the model; of vocabularies more rows go.
+    """Reject a checkpoint whose tensors do not match the model. A vocabulary may have more rows.
 
-    What has another number of tensors than a class has names for is not that class.
+    A model with other tensors than the class has names for does not belong to that class.
     """
     known = {name_in(tensor, shapes): tensor.entry for tensor in tensors}
-    # An import writes a tensor under both of its names.
+    # An import writes such a tensor under both names.
     twice = {entry.engine for entry in known.values() if entry.also in shapes} - known.keys()
     ours = {
         name: shape
         for name, shape in shapes.items()
         if name.startswith(MODEL_PREFIXES) and name not in twice
     }
-    fix = "Look whether the run's engine.options change the model; such a model cannot be exported."
+    fix = "Check if engine.options of the run change the model: such a model cannot be exported."
     for name in sorted(ours.keys() ^ known.keys()):
-        rule = f"{model.kind} has no tensor for {name}, which the checkpoint holds."
+        rule = f"{model.kind} has no tensor for {name}, which the checkpoint contains."
         if name in known:
-            rule = f"{model.kind} needs {name}, which the checkpoint does not hold."
+            rule = f"{model.kind} needs {name}, which the checkpoint lacks."
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, name)
     for name, entry in known.items():
         wanted, there = stacked_shape(entry, model), ours[name]
         padded = entry.part is TensorPart.VOCABULARY and there[0] >= wanted[0]
         if there != wanted and not (padded and there[1:] == wanted[1:]):
-            rule = f"{name} has the shape {there}, and the arguments say {wanted}."
+            rule = f"{name} has shape {there}, but the arguments imply {wanted}."
             raise refusal(ExchangeCode.TENSORS, where, rule, fix, str(there))

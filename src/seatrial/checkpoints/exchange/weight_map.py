@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How an engine's checkpoints are understood: which tensor holds which of Hugging Face's."""
+"""Weight maps: which tensor of an engine's checkpoint holds which Hugging Face tensor."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ from seatrial.checkpoints.setup import ModelShape
 from seatrial.codes.exchange import ExchangeCode, refusal
 
 Values = Mapping[str, Any]
-"""What an engine was told, by its own names."""
+"""An engine's arguments, by its own names."""
 
 
 class TensorPart(StrEnum):
-    """What of an engine's tensor makes one of Hugging Face's."""
+    """The part of an engine's tensor that makes one Hugging Face tensor."""
 
     WHOLE = "whole"
-    """All of it."""
+    """The whole tensor."""
     VOCABULARY = "vocabulary"
-    """The rows of the tokenizer's entries; padding is left out."""
+    """The rows of the tokenizer's entries, without padding."""
     QUERY = "query"
-    """Of each group of heads, the queries."""
+    """The queries of each head group."""
     KEY = "key"
-    """Of each group of heads, the keys."""
+    """The keys of each head group."""
     VALUE = "value"
-    """Of each group of heads, the values."""
+    """The values of each head group."""
     ALL_HEADS = "all heads"
-    """Queries of all heads, then keys of all, then values; the engine has them head by head."""
+    """Queries of all heads, then all keys, then all values. The engine orders them by head."""
     GATE = "gate"
-    """The first half of the rows: what goes through the non-linearity."""
+    """The first half of the rows: the input of the activation function."""
     UP = "up"
     """The second half of the rows."""
     QUERY_ROWS = "query rows"
-    """Queries of all heads, where keys and values of all follow."""
+    """Queries of all heads, if all keys and values follow."""
     KEY_ROWS = "key rows"
-    """Keys of all heads, which come after the queries."""
+    """Keys of all heads, which follow the queries."""
     VALUE_ROWS = "value rows"
     """Values of all heads, which come last."""
 
@@ -47,48 +47,47 @@ class MappedTensor:
     """One tensor on both sides."""
 
     engine: str
-    """Its name in a checkpoint; where it names no layer, it is stacked over layers and experts."""
+    """Its name in a checkpoint. Without `{layer}`, it is stacked over layers and experts."""
     hub: str
-    """Its name in a file of Hugging Face's, with the layer and the expert to be filled in."""
+    """Its name in a Hugging Face file, with placeholders for the layer and the expert."""
     part: TensorPart = TensorPart.WHOLE
-    """What of the engine's tensor it is."""
+    """The part of the engine's tensor."""
     transposed: bool = False
-    """Whether rows and columns change places."""
+    """True if rows and columns are swapped."""
     also: str = ""
-    """Another name of the engine's for the same tensor, where its local layers have one."""
+    """The engine's other name for the same tensor, if its local layers have one."""
 
     @property
     def repeated(self) -> int:
-        """Over what there are many of Hugging Face's: nothing, layers, or layers and experts."""
+        """The number of repeated dimensions: 0, 1 (layers) or 2 (layers and experts)."""
         return ("{layer}" in self.hub) + ("{expert}" in self.hub)
 
     @property
     def stacked(self) -> int:
-        """Leading axes of the engine's tensor: none, the layer, or the layer and the expert."""
+        """Leading axes of the engine's tensor: 0, 1 (layer) or 2 (layer and expert)."""
         return 0 if "{layer}" in self.engine else self.repeated
 
 
 @dataclass(frozen=True, slots=True)
 class WeightExchange:
-    """How an engine's checkpoints are understood."""
+    """The functions that convert an engine's checkpoints."""
 
     model: Callable[[Values, str], HubModel]
-    """The model of what was saved beside the tensors; FindingsError where no class has its parts.
-    """
+    """Returns the model from the saved arguments. Raises FindingsError if no class supports it."""
     entries: Callable[[HubModel, Values], tuple[MappedTensor, ...]]
-    """Every tensor of it."""
+    """Returns every tensor of the model."""
     refuse_plan: Callable[[Values], None]
-    """Refuses what the engine is told for a plan, where no class has the model's parts."""
+    """Raises FindingsError for a plan's arguments if no class supports the model."""
     refuse_shape: Callable[[ModelShape, str], None]
-    """The same by a record alone."""
+    """The same for a record."""
 
 
 def no_exchange(title: str) -> WeightExchange:
-    """The exchange of an engine whose checkpoints cannot be exported."""
+    """Return the exchange of an engine whose checkpoints cannot be exported."""
 
     def refuse(where: str) -> NoReturn:
         rule = f"checkpoints of {title} cannot be exported."
-        raise refusal(ExchangeCode.NO_CLASS, where, rule, "Export a run of another engine.")
+        raise refusal(ExchangeCode.NO_CLASS, where, rule, "Use a run of another engine.")
 
     return WeightExchange(
         model=lambda _, where: refuse(where),

@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's checkpoints: what they depend on, by its settings, and what they hold.
+"""LLM Foundry's checkpoints: the configuration they depend on, and their contents.
 
-Settings are names with their sections (`model.d_model`); what is left out has MPT's default
-(`llmfoundry/models/mpt/configuration_mpt.py`, LLM Foundry 0.22.0). The setup is the same whether a
-worker or a plan asks.
+Setting names include their sections (`model.d_model`). Omitted settings have MPT's defaults
+(`llmfoundry/models/mpt/configuration_mpt.py`, LLM Foundry 0.22.0). A worker and a plan get the same
+setup.
 
-A checkpoint is sharded or whole, and is read without torch, running nothing. A whole one is a
-single archive of torch: a pickle that describes everything, and the numbers of each tensor as they
-are. The pickle is read through stand-ins, and of the numbers only is found out where they lie; so
-the file may be larger than memory. Beside the tensors Composer keeps the configuration of a Hugging
-Face model, which MPT is one of (composer 0.32.1, `get_metadata` of models/huggingface.py); it is of
-what was trained, whatever a spec has become since.
+A checkpoint is sharded or whole. It is read without torch and without running code. A whole one is
+a single torch archive: a pickle that describes everything, and the raw numbers of each tensor. The
+pickle is read into stand-ins, and the numbers are only located, so the file may be larger than
+memory. Composer also saves the configuration of a Hugging Face model, and MPT is one (composer
+0.32.1, `get_metadata` of models/huggingface.py). It describes the trained model, even if the spec
+has changed since.
 """
 
 from collections import defaultdict
@@ -50,23 +50,23 @@ from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
 
 Values = Mapping[str, Any]
-"""Settings by name, with the names of their sections before."""
+"""Settings by name, prefixed with their sections."""
 
 WHOLE = "composer-whole"
-"""The format of ranks that shard nothing: one file, which the first rank writes."""
+"""The format without sharding: one file, written by the first rank."""
 SHARDED = "composer-sharded"
-"""The format of FSDP: a file a rank, and torch's list of tensors."""
+"""The format of FSDP: one file per rank, and torch's list of tensors."""
 FSDP = "composer-fsdp"
-"""How the optimizer's state is kept in it."""
+"""How it stores the optimizer state."""
 WHOLE_FILE = "rank0.pt"
-"""The file of a checkpoint that is not sharded."""
+"""The file of a whole checkpoint."""
 
 _PRECISIONS = {"amp_bf16": "bf16", "amp_fp16": "fp16"}
 
 
 def setup_from_settings(given: Values, versions: Versions, world_size: int) -> Setup:
-    """What a checkpoint of such a run depends on."""
-    # Composer turns FSDP off on a rank that is alone.
+    """Return the configuration that a checkpoint of such a run depends on."""
+    # Composer turns FSDP off on a single rank.
     sharded = world_size > 1 and given.get("fsdp_config.state_dict_type") == "sharded"
     precision = str(given.get("precision") or "fp32")
     return Setup(
@@ -85,7 +85,7 @@ def setup_from_settings(given: Values, versions: Versions, world_size: int) -> S
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested settings by their whole names."""
+    """Flatten nested settings to full names."""
     return dict(_flat(tree, before))
 
 
@@ -98,7 +98,7 @@ def _flat(tree: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
 
 
 def _model(values: Values) -> ModelShape:
-    """The dimensions; of a model of the Hub's own code, those that the plan puts over its own."""
+    """Return the dimensions. For a model with the Hub's own code, those that the plan overrides."""
     if values.get("model.name") == "hf_causal_lm":
         return _hub_model(values)
     hidden, heads = _number(values, "model.d_model"), _number(values, "model.n_heads")
@@ -170,7 +170,7 @@ def _positions(values: Values) -> str:
 
 def _data_order(values: Values) -> DataOrder:
     dataset = "train_loader.dataset."
-    # In a pod `local` is the node's own copy of `remote`.
+    # In a pod, `local` is the node's copy of `remote`.
     named = {name: values[name] for name in values if name.startswith(dataset)}
     remote = {name for name in named if name.endswith(".remote") and named[name]}
     copies = {f"{name.removesuffix('remote')}local" for name in remote}
@@ -209,26 +209,26 @@ def _number(values: Values, name: str) -> int:
 
 
 def _steps(duration: object) -> int:
-    """The steps of a duration in Composer's notation; 0 for one of another unit."""
+    """Return the steps of a duration in Composer's notation; 0 for other units."""
     text = str(duration or "").removesuffix("ba")
     return int(text) if text.isdigit() else 0
 
 
 MODEL = "state.model."
-"""What the names of the model's tensors begin with in a sharded checkpoint."""
+"""The prefix of the model's tensors in a sharded checkpoint."""
 CONFIG = ("state", "integrations", "huggingface", "model", "config", "content")
-"""Where the configuration of the model stands."""
+"""The path of the model's configuration."""
 STORAGES = {
     "FloatStorage": ("float32", 4),
     "BFloat16Storage": ("bfloat16", 2),
     "HalfStorage": ("float16", 2),
     "DoubleStorage": ("float64", 8),
 }
-"""The kinds of storages that weights have: the type of a number, and its bytes."""
+"""Storage classes of weights, with the data type and its size in bytes."""
 
 
 def sharded_contents(place: Location, directory: str) -> Contents:
-    """What a verified checkpoint of FSDP holds; UnsafeFileError where it is none of Composer's."""
+    """Read a verified FSDP checkpoint. Raises UnsafeFileError if it is not Composer's."""
     tensors, places = listed(place, directory)
     prefix = ".".join(CONFIG) + "."
     settings = {
@@ -245,7 +245,7 @@ def sharded_contents(place: Location, directory: str) -> Contents:
 
 
 def whole_contents(place: Location, directory: str) -> Contents:
-    """Read a verified checkpoint of one file; UnsafeFileError if it is not Composer's."""
+    """Read a verified checkpoint of one file. Raises UnsafeFileError if it is not Composer's."""
     with place.open(f"{directory}/{WHOLE_FILE}") as stream:
         try:
             return _whole(scan_archive(stream))
@@ -255,15 +255,13 @@ def whole_contents(place: Location, directory: str) -> Contents:
 
 def _contents(tensors: dict[str, StoredTensor], settings: dict[str, Any]) -> Contents:
     if not tensors or not settings:
-        raise UnsafeFileError(
-            "there is no model of Hugging Face's make in it, nor its configuration"
-        )
+        raise UnsafeFileError("it contains no Hugging Face model and no configuration of one")
     return Contents(tensors, settings)
 
 
 def _whole(archive: ScannedArchive) -> Contents:
     if archive.notes.get("byteorder", b"little") != b"little":
-        raise UnsafeFileError("it was written on a machine of another byte order")
+        raise UnsafeFileError("it was written on a machine with another byte order")
     state = archive.content.value
     try:
         tensors = {
@@ -285,17 +283,17 @@ def _at(tree: Any, names: Iterable[str]) -> Any:
 
 
 def _tensor(name: str, told: Any, archive: ScannedArchive) -> StoredTensor:
-    """A tensor, from the arguments of the function that would make it."""
+    """Return a tensor from the arguments of the function that would create it."""
     storage: Storage
     storage, offset, size, strides = told.arguments[:4]
     dtype, width = STORAGES[storage.kind]
     shape = tuple(int(one) for one in size)
     if tuple(strides) != _strides(shape):
-        raise ValueError(f"{name} does not lie in one piece")
+        raise ValueError(f"{name} is not contiguous")
     count = 1
     for one in shape:
         count *= one
-    # The scanner has seen to it that the tensor lies inside its storage.
+    # The scanner has already checked that the tensor is inside its storage.
     begin = archive.offset + archive.entries[f"data/{storage.key}"].begin + offset * width
     item = StoredItem(name, WHOLE_FILE, begin, count * width)
     chunk = Chunk((0,) * len(shape), shape, item, plain=True)
@@ -303,7 +301,7 @@ def _tensor(name: str, told: Any, archive: ScannedArchive) -> StoredTensor:
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor whose numbers follow each other."""
+    """Return the strides of a contiguous tensor."""
     found: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -313,10 +311,10 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def refuse_foreign(load: str) -> None:
-    """Raise StopError where a file, or a directory of shards, must not be loaded."""
+    """Raise StopError if a file or a directory of shards must not be loaded."""
     if "://" in load:
-        rule = "what lies at an address would be loaded without having been looked at."
-        fix = "Copy it first, and name the directory: seatrial checkpoints copy, or the store's."
+        rule = "a checkpoint in an object store would be loaded without a scan."
+        fix = "Copy it to a directory first (seatrial checkpoints copy), and use that directory."
         raise stop(StopCode.NO_CHECKPOINT, found(CheckpointCode.UNRECORDED, load, rule, fix, load))
     path = Path(load)
     try:
@@ -324,27 +322,27 @@ def refuse_foreign(load: str) -> None:
             with file.open("rb") as stream:
                 scan_items(stream, items)
     except UnsafeFileError as error:
-        rule = f"it holds what no checkpoint needs: {error}. Nothing of it was run."
-        fix = "Do not load it. Find out who wrote it, or begin with other weights."
+        rule = f"it contains what no checkpoint needs: {error}. None of it was executed."
+        fix = "Do not load it. Find out who wrote it, or use other weights."
         raise stop(StopCode.NO_CHECKPOINT, found(CheckpointCode.PICKLE, load, rule, fix)) from error
     except OSError as error:
         raise stop(StopCode.NO_CHECKPOINT, unreadable(load, error)) from error
 
 
 def _items(path: Path) -> dict[Path, list[StoredItem]]:
-    """Every item of a checkpoint, by file; one that is not sharded is one item."""
+    """Return every item of a checkpoint by file. A whole checkpoint is one item."""
     if not path.is_dir():
         return {path: [StoredItem(path.name, path.name, 0, path.stat().st_size)]}
     found_items: dict[Path, list[StoredItem]] = defaultdict(list)
     for item in stored_items((path / METADATA).read_bytes()):
         if "/" in item.file:
-            raise UnsafeFileError(f"the list of tensors points at {item.file!r}")
+            raise UnsafeFileError(f"the list of tensors references {item.file!r}")
         found_items[path / item.file].append(item)
     return found_items
 
 
 class ComposerCheckpoints(EngineCheckpoints):
-    """How its checkpoints are understood."""
+    """Composer's checkpoints."""
 
     formats = (WHOLE, SHARDED)
     exchange = WeightExchange(
@@ -355,18 +353,18 @@ class ComposerCheckpoints(EngineCheckpoints):
     )
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
-        """What decides whether a run with such settings can go on from a checkpoint."""
+        """Return the configuration that decides if a run can resume from a checkpoint."""
         return setup_from_settings(arguments, versions, world_size)
 
     def format(self, setup: Setup) -> CheckpointFormat:
-        """One file of the first rank, or shards that any number of ranks loads."""
+        """One file of the first rank, or shards that any number of ranks can load."""
         return CheckpointFormat(has_tensor_list=setup.checkpoint_format != WHOLE)
 
     def tokenizer(self, setup: Setup) -> str:
-        """Its settings name no kind: transformers loads every tokenizer."""
+        """Return a Hugging Face tokenizer, because transformers loads every tokenizer."""
         return f"HuggingFaceTokenizer {setup.tokenizer}".strip()
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
-        """The tensors, and the configuration of the model that was saved with them."""
+        """Return the tensors, and the model configuration that was saved with them."""
         read = whole_contents if setup.checkpoint_format == WHOLE else sharded_contents
         return read(place, directory)

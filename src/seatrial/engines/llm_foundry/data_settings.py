@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where LLM Foundry finds its data: MDS directories with a folder for each split."""
+"""The data settings of LLM Foundry: MDS directories with one folder per split."""
 
 from seatrial.engines.engine import Arguments
 from seatrial.planning.plan import Plan
@@ -8,23 +8,23 @@ from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.data import DataSource
 
 TRAIN, VALIDATION = "train", "val"
-"""The folders of a prepared data set, as LLM Foundry's own converter names them."""
+"""The folders of a prepared data set, as in LLM Foundry's own converter."""
 LOADERS = {"train_loader": TRAIN, "eval_loader": VALIDATION}
 WORKERS = 8
-"""Processes that load data for each rank, as in the published files."""
+"""Data loader processes per rank, as in the published files."""
 CACHE_LIMIT = "20gb"
-"""What a loader keeps on the node's disk at most; a pod that fills it would be evicted."""
+"""Maximum size of a loader's cache on the node's disk. A pod that fills the disk is evicted."""
 MOCK = "mock"
-"""The folder of made-up data below the data's place."""
+"""The folder of mock data below the data location."""
 
 
 def has_evaluation(plan: Plan) -> bool:
-    """Whether the run looks at validation data."""
+    """True if the run evaluates validation data."""
     return plan.spec.training.evaluation.batches > 0
 
 
 def data_settings(plan: Plan, cache: str = "") -> Arguments:
-    """The loaders of a plan; with a cache, each node copies what it reads there."""
+    """Return the data loaders of a plan. With a cache, each node copies what it reads there."""
     found: Arguments = {
         "tokenizer.name": tokenizer(plan),
         "tokenizer.kwargs.model_max_length": plan.model.sequence_length,
@@ -48,21 +48,21 @@ def data_settings(plan: Plan, cache: str = "") -> Arguments:
 
 
 def tokenizer(plan: Plan) -> str | None:
-    """The tokenizer's name on the Hub, or the directory of its file."""
+    """Return the tokenizer's name on the Hub, or the directory of its file."""
     name = tokenizer_name(plan.model.tokenizer)[0]
     folder, _, file = name.rpartition("/")
     return (folder or ".") if file == "tokenizer.json" else name or None
 
 
 def _places(plan: Plan, dataset: str, split: str, cache: str) -> Arguments:
-    """One directory, or one stream for each source of a blend."""
+    """Return one directory, or one stream per source of a blend."""
     sources = plan.spec.data.sources or ()
     if len(sources) < 2:
         place = source_place(plan, sources[0]) if sources else f"{plan.data_location}/{MOCK}"
         return {**_place(dataset, place, cache), f"{dataset}.split": split}
     found: Arguments = {}
     for number, source in enumerate(sources):
-        # A name in the file is free; dots in it would make sections of it.
+        # Stream names are arbitrary, but dots would create sections.
         stream = f"{dataset}.streams.source-{number}"
         inside = f"{cache}/{number}" if cache else ""
         found |= _place(stream, source_place(plan, source), inside)
@@ -72,17 +72,17 @@ def _places(plan: Plan, dataset: str, split: str, cache: str) -> Arguments:
 
 
 def source_place(plan: Plan, source: DataSource) -> str:
-    """Where the data of a source are: given, or where preparation writes them."""
+    """Return the location of a source's data: prepared, or where preparation writes it."""
     if source.prepared is not None:
         return source.prepared
     return f"{plan.data_location.rstrip('/')}/{mds_directory(plan, source.name or '')}"
 
 
 def mds_directory(plan: Plan, source: str) -> str:
-    """Where the samples of a source are below the data's place.
+    """Return the directory of a source's samples below the data location.
 
-    The name tells how they were cut, so that another length or split is written beside samples
-    that a run may be reading, never over them.
+    The name contains the length and the split, so that samples with others never overwrite those
+    that a run may be reading.
     """
     split = (str(share).removesuffix(".0") for share in plan.spec.data.split)
     whole = f"mds-{plan.model.sequence_length}-{'-'.join(split)}"
@@ -90,7 +90,7 @@ def mds_directory(plan: Plan, source: str) -> str:
 
 
 def prepared_splits(plan: Plan) -> list[tuple[str, str]]:
-    """The directories of given splits that the run reads, each after the field that names it."""
+    """Return the directories of given splits that the run reads, with their fields."""
     options = plan.spec.engine.options
     return [
         (
@@ -104,7 +104,7 @@ def prepared_splits(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _place(prefix: str, place: str, cache: str) -> Arguments:
-    """The directory itself, or its copy on the node."""
+    """Return the directory itself, or its copy on the node."""
     if cache or "://" in place:
         return {f"{prefix}.local": cache or None, f"{prefix}.remote": place}
     return {f"{prefix}.local": place}

@@ -46,7 +46,7 @@ from seatrial.spec.training import Precision
 
 
 class LlmFoundryEngine(Engine):
-    """The engine of MPT, and of Hugging Face's causal models."""
+    """The engine for MPT and for Hugging Face's causal models."""
 
     name: str = "llm-foundry"
     title = "LLM Foundry"
@@ -72,10 +72,10 @@ class LlmFoundryEngine(Engine):
     checkpoint_class = "seatrial.engines.llm_foundry.checkpoints:ComposerCheckpoints"
     log_class = "seatrial.engines.llm_foundry.log_format:ComposerLog"
     modelled: Mapping[str, str] = MODELLED
-    """Options that a spec sets through a field of its own, and that field."""
+    """Options that a field of the spec sets, with that field."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """It shares out everything or nothing, and computes whole layers again, or none."""
+        """It shards everything or nothing, and recomputes whole layers or none."""
         return EngineLimits(
             stack="llm-foundry",
             splits_model=self.splits_model,
@@ -85,22 +85,22 @@ class LlmFoundryEngine(Engine):
         )
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
-        """What is wrong with settings that a spec passes through."""
+        """Check the settings that a spec passes to LLM Foundry."""
         return option_problems(options)
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """What LLM Foundry has no code for."""
+        """Return what LLM Foundry does not support."""
         return plan_problems(plan)
 
     def arguments(self, plan: Plan) -> Arguments:
-        """The settings of a plan."""
+        """Return the settings of a plan."""
         settings = engine_settings(plan)
         if plan.spec.data.mock:
             settings |= mock_settings(plan, plan.data_location)
         return settings
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """The settings in a pod, whose node copies what it reads to its own disk."""
+        """Return the settings in a pod, whose node caches the data on its own disk."""
         cache = f"{scratch}/data" if scratch and plan.spec.data.sources else ""
         settings = engine_settings(plan, cache)
         if plan.spec.data.mock:
@@ -110,62 +110,62 @@ class LlmFoundryEngine(Engine):
         return settings
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """The settings without what validation would load or reach."""
+        """Return the settings without what validation would load or contact."""
         loggers = {name: None for name in engine_settings(plan) if name.startswith("loggers.")}
-        # A GPU's kernels are not installed where this runs; no dimension depends on them.
+        # GPU kernels are not installed where this runs, and no dimension depends on them.
         mpt = plan.model.architecture.family is Family.MPT
         kernels = CPU_KERNELS if mpt else {}
         return engine_settings(plan) | loggers | kernels | {"model.init_device": "meta"}
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """The settings of a drill on a CPU."""
+        """Return the settings of a drill on a CPU."""
         return trial_settings(plan, trial)
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
-        """The model alone, for a CPU: the rest is of training."""
+        """Return only the model settings, for a CPU."""
         return one_rank_settings(arguments)
 
     def command_line(self, arguments: Arguments) -> list[str]:
-        """`NAME=VALUE` for each setting."""
+        """Format each setting as `NAME=VALUE`."""
         return settings_words(arguments)
 
     def text(self, arguments: Arguments) -> str:
-        """A file for `composer -c llmfoundry train`."""
+        """Format a file for `composer -c llmfoundry train`."""
         return settings_yaml(arguments)
 
     def no_rehearsal(self, plan: Plan) -> str:
-        """Models of the Hub need their own config.json, which only the Hub has."""
+        """Reject models of the Hub, whose config.json only the Hub has."""
         if plan.model.architecture.family is not Family.MPT:
             return (
-                "A twin of hf_causal_lm needs the configuration of its repository on the Hub and "
-                "cannot be made here. Rehearse an MPT model of the same layout."
+                "A twin of hf_causal_lm needs the configuration in its Hub repository and cannot "
+                "be created here. Rehearse an MPT model with the same layout."
             )
         return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
-        """Composer takes nothing but fp32 on a CPU."""
+        """Return fp32, the only precision of Composer on a CPU."""
         return Precision.FP32
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
-        """The index of the training split."""
+        """Return the index of the training split."""
         return (f"{prepared}/{TRAIN}/index.json",)
 
     def source_places(self, plan: Plan) -> tuple[str, ...]:
-        """The directories in which the splits are."""
+        """Return the directories that contain the splits."""
         return tuple(source_place(plan, source) for source in plan.spec.data.sources or ())
 
     def sample_directory(self, plan: Plan, source: str) -> str:
-        """A directory that is named after how samples were cut."""
+        """Return a directory whose name contains the sequence length and the split."""
         return mds_directory(plan, source)
 
     def prepared_splits(self, plan: Plan) -> list[tuple[str, str]]:
-        """Training, and validation where the run looks at it."""
+        """Return the training split, and the validation split if the run evaluates."""
         return prepared_splits(plan)
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
-        """It loads every tokenizer by Hugging Face's loader."""
+        """Return every tokenizer: all use Hugging Face's loader."""
         return str(tokenizer(plan)), tokenizer_name(plan.model.tokenizer)[1]
 
     def checkpoint_name(self, step: int) -> str:
-        """The directory of a step."""
+        """Return the directory of a step."""
         return STEP_DIRECTORY.format(batch=step)

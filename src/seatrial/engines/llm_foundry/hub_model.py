@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model from the configuration that Composer saves with it, or from a plan's settings; pure.
+"""Derive a model from the configuration that Composer saves, or from a plan's settings. Pure.
 
-MPT has many switches, and no class of Hugging Face's has them all. Three have the parts of some:
-MptForCausalLM those of the released MPT-7B, GPT2LMHeadModel those of MPT's own defaults, and
-LlamaForCausalLM those of an MPT with rotation, RMSNorm and SwiGLU. None needs code of a repository.
-Defaults are those of `configuration_mpt.py` and `config_defaults.py`, LLM Foundry 0.22.0.
+MPT has many options, and no Hugging Face class has them all. Three classes cover some of them:
+MptForCausalLM the released MPT-7B, GPT2LMHeadModel MPT's own defaults, and LlamaForCausalLM an MPT
+with rotary positions, RMSNorm and SwiGLU. None of them needs remote code. Defaults are from
+`configuration_mpt.py` and `config_defaults.py`, LLM Foundry 0.22.0.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.engines.llm_foundry.weight_map import mpt_entries, same_entries
 
 Values = Mapping[str, Any]
-"""The model's settings by name, those of sections with the section's name before."""
+"""The model's settings by name, prefixed with their section."""
 
 POSSIBLE = (
-    "Possible are an MPT with ALiBi and without biases (MptForCausalLM), one with learned "
-    "positions, biases and GELU (GPT2LMHeadModel), one with rotation, RMSNorm and SwiGLU "
-    "(LlamaForCausalLM), and Hugging Face's own Llama."
+    "Export supports an MPT with ALiBi and without biases (MptForCausalLM), with learned "
+    "positions, biases and GELU (GPT2LMHeadModel), or with rotary positions, RMSNorm and "
+    "SwiGLU (LlamaForCausalLM), and Hugging Face's own Llama."
 )
-"""What of LLM Foundry's models can be exported."""
+"""The models of LLM Foundry that can be exported."""
 
 SECTION = "model."
 """The section of a plan's settings that describes the model."""
@@ -46,13 +46,13 @@ NORMS = {
     "low_precision_rmsnorm": "RMSNorm",
     "triton_rmsnorm": "RMSNorm",
 }
-"""What the norms compute, whatever kernel does."""
+"""The functions of the norms, independent of the kernel."""
 CLASSES = {
     ("alibi", "LayerNorm", "GELU", False): HubClass.MPT,
     ("learned", "LayerNorm", "GELU", True): HubClass.GPT2,
     ("rope", "RMSNorm", "SwiGLU", False): HubClass.LLAMA,
 }
-"""Positions, norm, non-linearity and biases of the classes."""
+"""Positions, norm, activation and biases of the classes."""
 
 _ATTENTION = "attn_config."
 ALWAYS_PLAIN = (
@@ -65,45 +65,45 @@ ALWAYS_PLAIN = (
     Plain(f"{_ATTENTION}qk_gn", OFF, "normalised queries and keys"),
     Plain(f"{_ATTENTION}fused_qkv", (None, True), "queries, keys and values in tensors of MPT's"),
     Plain(f"{_ATTENTION}attn_logit_softcapping", (None,), "capped attention"),
-    Plain(f"{_ATTENTION}sliding_window_size", (None, -1), "attention over a window"),
+    Plain(f"{_ATTENTION}sliding_window_size", (None, -1), "sliding-window attention"),
     Plain(f"{_ATTENTION}attn_temperature_tuning.attn_scale", (None, 0.0), "attention by position"),
-    Plain(f"{_ATTENTION}kv_dim", (None,), "attention to another model"),
+    Plain(f"{_ATTENTION}kv_dim", (None,), "cross-attention"),
     Plain(f"{_ATTENTION}nope", OFF, "layers without positions"),
 )
 NOT_MPT_PLAIN = (
     Plain(f"{_ATTENTION}clip_qkv", (None,), "clipped queries, keys and values"),
-    Plain(f"{_ATTENTION}softmax_scale", (None,), "another scale of attention"),
+    Plain(f"{_ATTENTION}softmax_scale", (None,), "another attention scale"),
 )
 CLASS_PLAIN = {
-    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "another slope of ALiBi"),),
+    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "another ALiBi slope"),),
     HubClass.GPT2: NOT_MPT_PLAIN,
     HubClass.LLAMA: (
         *NOT_MPT_PLAIN,
-        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "another rotation"),
-        Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "a scaled rotation"),
+        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "another rotary type"),
+        Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "rotary scaling"),
     ),
 }
 
 
 def model_of_saved(values: Values, where: str) -> HubModel:
-    """The model of a saved configuration; FindingsError where no class has its parts."""
+    """Return the model of a saved configuration. Raises FindingsError if no class supports it."""
     kind = str(values.get("model_type"))
     if kind == "mpt":
         return _mpt(values, where)
     if kind != "llama":
-        _refuse(where, f"the model is one of Hugging Face's of the type {kind!r}.", kind)
+        _refuse(where, f"it is a Hugging Face model of type {kind!r}.", kind)
     return model_of_config(_nested(values), where)
 
 
 def entries_of_saved(model: HubModel, values: Values) -> tuple[MappedTensor, ...]:
-    """Every tensor of the model of such a configuration."""
+    """Return every tensor of the model of such a configuration."""
     return mpt_entries(model) if values.get("model_type") == "mpt" else same_entries(model)
 
 
 def refuse_plan(arguments: Values) -> None:
-    """Refuse the settings of a plan whose model no class has the parts of.
+    """Reject the settings of a plan whose model no class supports.
 
-    A model of the Hub's own code has a configuration that only the Hub knows whole.
+    The full configuration of a model with the Hub's own code is known only to the Hub.
     """
     if arguments.get(f"{SECTION}name") != HUGGING_FACE:
         given = {
@@ -115,9 +115,9 @@ def refuse_plan(arguments: Values) -> None:
 
 
 def refuse_shape(shape: ModelShape, where: str) -> None:
-    """Refuse by the record alone what no class has the parts of."""
+    """Reject a model that no class supports, by the record alone."""
     if not shape.padded_vocab_size:
-        # A model of the Hub's own code: the record has little of it.
+        # A model with the Hub's own code, of which the record contains little.
         return
     values = {
         "d_model": shape.hidden_size,
@@ -151,15 +151,15 @@ def _mpt(values: Values, where: str) -> HubModel:
     if kind is not HubClass.LLAMA and model.kv_heads != model.heads:
         _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
     if model.heads * model.head_dim != model.hidden_size:
-        _refuse(where, f"{kind} has heads of hidden size / heads.", str(model.head_dim))
+        _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(model.head_dim))
     if kind is HubClass.MPT and model.ffn_hidden_size != 4 * model.hidden_size:
-        rule = f"{kind} has feed-forward blocks of four times the hidden size."
+        rule = f"{kind} requires a feed-forward size of four times the hidden size."
         _refuse(where, rule, str(model.ffn_hidden_size))
     return model
 
 
 def _kind(values: Values, where: str) -> HubClass:
-    """The class whose parts an MPT has."""
+    """Return the class that supports an MPT."""
     on = [kind for kind in POSITIONS if values.get(f"{_ATTENTION}{kind}")]
     table = values.get("learned_pos_emb", True)
     positions = " and ".join(on) or ("learned" if table else "no positions")
@@ -170,7 +170,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts in CLASSES:
         return CLASSES[parts]
     said = ", ".join(parts[:3]) + (", biases" if biases else ", no biases")
-    _refuse(where, f"no class that an export knows has {said} together.", said)
+    _refuse(where, f"no class that export supports has {said} together.", said)
 
 
 def _model(values: Values, kind: HubClass, where: str) -> HubModel:
@@ -184,7 +184,7 @@ def _model(values: Values, kind: HubClass, where: str) -> HubModel:
         kind=kind,
         layers=int(values["n_layers"]),
         hidden_size=hidden,
-        # Cut off as LLM Foundry does (models/layers/ffn.py, resolve_ffn_hidden_size).
+        # Truncated as in LLM Foundry (models/layers/ffn.py, resolve_ffn_hidden_size).
         ffn_hidden_size=int(inner or hidden * float(values.get("expansion_ratio") or 4)),
         heads=heads,
         kv_heads=int(grouped or heads),
@@ -202,22 +202,22 @@ def _model(values: Values, kind: HubClass, where: str) -> HubModel:
 
 
 def _activation(values: Values, kind: HubClass, where: str) -> HubActivation:
-    """The non-linearity, which torch has under that name; without a name it is GELU."""
+    """Return the activation function, by torch's name; GELU if it is not set."""
     function = "ffn_config.ffn_act_fn"
     name = str(values.get(f"{function}.name") or "gelu")
     approximate = str(values.get(f"{function}.approximate") or "none")
     if kind is HubClass.LLAMA:
         if name != "silu":
-            _refuse(where, f"{kind} has SwiGLU, and the gate is {name} ({function}).", name)
+            _refuse(where, f"{kind} has SwiGLU, but the gate is {name} ({function}).", name)
         return HubActivation.SILU
     if name != "gelu" or (approximate == "tanh" and kind is HubClass.MPT):
         said = name if name != "gelu" else "gelu with tanh"
-        _refuse(where, f"{kind} has GELU, and the model {said} ({function}).", said)
+        _refuse(where, f"{kind} has GELU, but the model has {said} ({function}).", said)
     return HubActivation.GELU_TANH if approximate == "tanh" else HubActivation.GELU
 
 
 def _nested(values: Values) -> dict[str, Any]:
-    """Settings in their sections again."""
+    """Return settings nested in their sections."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         *sections, last = name.split(".")

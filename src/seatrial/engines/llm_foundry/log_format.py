@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events from what Composer prints, which is what LLM Foundry trains with.
+"""Parse the console output of Composer, the trainer of LLM Foundry, into events.
 
-A step is a headline with the progress and a line for each metric. The words are those of
+A step is a headline with the progress and one line per metric. The format is that of
 composer/loggers/console_logger.py, callbacks/speed_monitor.py and memory_monitor.py at v0.32.1.
 """
 
@@ -24,7 +24,7 @@ _METRIC = re.compile(r"\s+(?:Train|Eval) (?P<name>\S{1,200}): (?P<value>.{0,200}
 _FOREIGN = 10_000
 """Lines of other processes that may come between two lines of a block."""
 _MOST_METRICS = 2_000
-"""Metrics of one step; a model with more logs every weight, and is cut."""
+"""Metrics per step. A model that logs every weight has more, which are cut off."""
 _GIGABYTE = 1e9
 
 NAMES = {
@@ -37,13 +37,13 @@ NAMES = {
     "throughput/device/flops_per_sec": "flops_per_gpu",
     "throughput/device/mfu": "mfu",
 }
-"""Our name of a metric; the others keep theirs."""
+"""Our names of metrics. Other metrics keep their names."""
 
 _NOTHING: tuple[Event, ...] = ()
 
 
 class _Block:
-    """A headline and the metrics that followed it so far."""
+    """A headline and the metrics after it so far."""
 
     def __init__(self, headline: LogLine, found: re.Match[str], training: bool) -> None:
         self.source = headline.source
@@ -55,18 +55,17 @@ class _Block:
 
 
 class ComposerLog:
-    """Reads lines one by one; what it remembers does not grow with their number."""
+    """Parses line by line, with bounded memory."""
 
     marks = (b"]:", b" data:")
-    """A line without one of these tells nothing, unless something is open."""
+    """A line without one of these is irrelevant, unless a block is open."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line may tell something without a mark."""
+        """True if the next line may be relevant without a mark."""
         return self._block is not None
 
     def __init__(self) -> None:
-        """Begin before the first line."""
         self._block: _Block | None = None
         self._clock = 0.0
         self._step = 0
@@ -74,7 +73,7 @@ class ComposerLog:
         self._told_by = ""
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The events of one line: those of the block that it ends, if any."""
+        """Parse one line; return the event of the block that it ends, if any."""
         headline = b"]:" in line or b" data:" in line
         if self._block is None and not headline:
             return _NOTHING
@@ -96,12 +95,12 @@ class ComposerLog:
         return self._told(block)
 
     def close(self) -> tuple[Event, ...]:
-        """The block that is open at the end of the log."""
+        """Return the event of the block that is open at the end of the log."""
         block, self._block = self._block, None
         return _NOTHING if block is None else self._told(block)
 
     def _told(self, block: _Block) -> tuple[Event, ...]:
-        """The event of a block that has ended."""
+        """Return the event of a finished block."""
         before = self._clock
         if block.time is not None:
             self._clock = block.time
@@ -111,7 +110,7 @@ class ComposerLog:
             return (self._evaluated(block),)
         step = _step(block)
         if step is None or (step == self._step and self._known and block.source != self._told_by):
-            # Every rank may print the same step; one is enough.
+            # Several ranks may print the same step; one is enough.
             return _NOTHING
         covered = step - self._step if self._known and step > self._step else 1
         self._step, self._known, self._told_by = step, True, block.source
@@ -127,7 +126,7 @@ class ComposerLog:
         return (Event(EventKind.STEP, step, self._clock, values),)
 
     def _evaluated(self, block: _Block) -> Event:
-        """An evaluation's event."""
+        """Return the event of an evaluation."""
         losses = [v for name, v in block.metrics.items() if name.endswith("CrossEntropy")]
         values: dict[str, Any] = {
             "seconds": None,
@@ -140,7 +139,7 @@ class ComposerLog:
 
 
 def _opened(read: LogLine) -> _Block | None:
-    """The block that a line opens, if it is a headline."""
+    """Open a block if the line is a headline."""
     text = read.text.strip()
     found = _HEADLINE.match(text)
     if found is not None:
@@ -150,19 +149,19 @@ def _opened(read: LogLine) -> _Block | None:
 
 
 def _step(block: _Block) -> int | None:
-    """The step that a block is of."""
+    """Return the step of a block."""
     done = block.metrics.get("time/batch")
     if done is not None and 0 <= done < 1e15:
-        # Counted before the step, while the headline counts after it.
+        # Counted before the step; the headline counts after it.
         return int(done) + 1
     plain = block.found["unit"] == "batch" and not block.found["epoch"]
     return int(block.found["done"]) if plain else None
 
 
 def _seconds(metrics: dict[str, float]) -> float | None:
-    """The seconds of a step, from the rates that are printed with four decimals.
+    """Return the seconds per step, from rates that are printed with four decimals.
 
-    Steps of minutes have a rate of `0.0027`, so the rate of samples tells them better.
+    Steps that take minutes have a rate such as `0.0027`, so the sample rate is more precise.
     """
     batches, samples = metrics.get("time/batch", 0), metrics.get("time/sample", 0)
     rate = metrics.get("throughput/samples_per_sec", 0)
@@ -173,7 +172,7 @@ def _seconds(metrics: dict[str, float]) -> float | None:
 
 
 def _values(metrics: dict[str, float]) -> dict[str, Any]:
-    """A step's values from its metrics."""
+    """Return a step's values from its metrics."""
     values: dict[str, Any] = {
         "seconds": None,
         "loss": None,

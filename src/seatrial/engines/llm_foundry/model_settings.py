@@ -17,12 +17,12 @@ NORMS = {
     Norm.LAYERNORM_NO_BIAS: "low_precision_layernorm",
     Norm.RMSNORM: "low_precision_rmsnorm",
 }
-"""Norms of MPT; biases of norms go with those of linear layers, by `no_bias`."""
+"""Norms of MPT. `no_bias` controls the biases of norms and of linear layers."""
 
 
 def model_settings(plan: Plan) -> Arguments:
-    """The model as LLM Foundry builds it."""
-    # Each rank then makes only its own share of the weights.
+    """Return the model settings for LLM Foundry."""
+    # With meta, each rank creates only its own shard of the weights.
     device = "meta" if plan.sharding is Sharding.FSDP else "cpu"
     if plan.model.architecture.family is Family.MPT:
         return {"model.name": "mpt_causal_lm", "model.init_device": device} | _mpt(plan)
@@ -30,7 +30,7 @@ def model_settings(plan: Plan) -> Arguments:
 
 
 def _mpt(plan: Plan) -> Arguments:
-    """MPT by its dimensions; what is MPT's default anyway is left out."""
+    """Return MPT's settings, without those that equal MPT's defaults."""
     model = plan.model.architecture
     grouped = model.kv_heads < model.heads
     return {
@@ -65,9 +65,9 @@ def _positions(model: Architecture) -> Arguments:
 
 
 def _inner_size(model: Architecture) -> Arguments:
-    """The size inside a feed-forward block: as a ratio, where that gives it exactly.
+    """Return the feed-forward size, as a ratio if that is exact.
 
-    LLM Foundry refuses a ratio whose product is no integer, and rounding makes one of 1920 / 704.
+    LLM Foundry rejects a ratio whose product is not an integer, and 1920 / 704 is rounded.
     """
     ratio = model.ffn_hidden_size / model.hidden_size
     if ratio * model.hidden_size != model.ffn_hidden_size:
@@ -83,7 +83,7 @@ def _feed_forward(model: Architecture) -> Arguments:
 
 
 def _initial(plan: Plan) -> Arguments:
-    """The spread of initial weights, where the spec asks for one; MPT's own scheme otherwise."""
+    """Return the standard deviation of initial weights if the spec sets it, else MPT's scheme."""
     if "init_std" not in plan.spec.training.model_fields_set:
         return {}
     name, spread = "model.init_config.name", "model.init_config.init_std"
@@ -91,10 +91,10 @@ def _initial(plan: Plan) -> Arguments:
 
 
 def _hugging_face(plan: Plan) -> Arguments:
-    """A model of the Hub's own code from fresh weights, with the plan's dimensions.
+    """Return a randomly initialised model with the Hub's own code and the plan's dimensions.
 
-    The repository is that of the tokenizer: both are of the same family, and its config.json is
-    the base that the dimensions are put over.
+    The repository is that of the tokenizer. Both belong to the same family, and its config.json is
+    the base that the dimensions override.
     """
     model = plan.model.architecture
     override = "model.config_overrides."

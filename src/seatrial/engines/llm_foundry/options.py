@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's own settings: which exist, and which of them a field of the spec covers."""
+"""LLM Foundry's settings: which exist, and which of them a field of the spec covers."""
 
 from collections.abc import Mapping
 
@@ -72,12 +72,12 @@ NAMES: dict[str, frozenset[str]] = {
         | {"state_dict_type", "sync_module_states", "use_orig_params", "verbose"}
     ),
 }
-"""By section; a section that is not here, or a name below one that is none, is not known."""
+"""Known names by section. Other sections, and other names below these, are unknown."""
 
 WHOLE = frozenset({"fsdp_config", "tokenizer"})
-"""Sections of which every name is known; to others registries and the Hub may add some."""
+"""Sections whose names are all known. Registries and the Hub can extend the others."""
 FREE = frozenset({"metadata"})
-"""Sections in which any name is right."""
+"""Sections in which any name is valid."""
 
 
 MODELLED = {
@@ -150,37 +150,37 @@ MODELLED = {
     "loggers.tensorboard.log_dir": "monitoring.tensorboard",
     "loggers.wandb.project": "monitoring.wandb.project",
 }
-"""Settings that a spec makes through a field of its own, and that field."""
+"""Settings that a field of the spec sets, with that field."""
 
 DERIVED = {
-    "save_filename": "checkpoints are found by their names",
-    "save_latest_filename": "checkpoints are found by their names",
-    "fsdp_config.sharded_ckpt_prefix_dir": "checkpoints are found by their names",
-    "fsdp_config.state_dict_type": "the format of checkpoints is the plan's",
-    "fsdp_config.data_parallel_shard_degree": "how ranks share the model is the plan's",
-    "fsdp_config.data_parallel_replicate_degree": "how ranks share the model is the plan's",
-    "optimizer.name": "memory and weight decay are reckoned for AdamW",
-    "save_weights_only": "a restarted run would go on without its optimizer's state",
-    "save_ignore_keys": "a restarted run would go on without a part of its state",
-    "load_ignore_keys": "a restarted run would go on without a part of its state",
-    "save_overwrite": "a run would not go on from its own checkpoints",
-    "autoresume": "a run would not go on from its own checkpoints",
-    "only_hf_checkpoint": "the plan is one of training",
-    "only_composer_checkpoint": "the plan is one of training",
-    "tp_config": "LLM Foundry's tensor parallelism is no part of the plan",
-    "train_subset_num_batches": "the plan counts the steps",
+    "save_filename": "Seatrial finds checkpoints by their names",
+    "save_latest_filename": "Seatrial finds checkpoints by their names",
+    "fsdp_config.sharded_ckpt_prefix_dir": "Seatrial finds checkpoints by their names",
+    "fsdp_config.state_dict_type": "the plan sets the checkpoint format",
+    "fsdp_config.data_parallel_shard_degree": "the plan sets how ranks share the model",
+    "fsdp_config.data_parallel_replicate_degree": "the plan sets how ranks share the model",
+    "optimizer.name": "memory and weight decay are computed for AdamW",
+    "save_weights_only": "a restarted run would lose its optimizer state",
+    "save_ignore_keys": "a restarted run would lose a part of its state",
+    "load_ignore_keys": "a restarted run would lose a part of its state",
+    "save_overwrite": "a run would not resume from its own checkpoints",
+    "autoresume": "a run would not resume from its own checkpoints",
+    "only_hf_checkpoint": "the plan is for training",
+    "only_composer_checkpoint": "the plan is for training",
+    "tp_config": "the plan does not support LLM Foundry's tensor parallelism",
+    "train_subset_num_batches": "the plan sets the number of steps",
     "n_gpus": "LLM Foundry counts them itself",
-    "device_train_grad_accum": "LLM Foundry counts them itself",
+    "device_train_grad_accum": "LLM Foundry computes it itself",
     "variables": "the plan has a value for each",
 }
-"""Settings that would make what the plan says untrue, and why."""
+"""Settings that would contradict the plan, with the reason."""
 
 SECTIONS = frozenset(
     {"model", "tokenizer", "optimizer", "scheduler", "train_loader", "eval_loader"}
     | {"fsdp_config", "tp_config", "eval_gauntlet", "loggers", "callbacks", "algorithms"}
     | {"profiler", "compile_config", "metadata", "variables"}
 )
-"""Settings that have settings below them."""
+"""Settings with settings below them."""
 
 KNOWN = SECTIONS | {
     *("accumulate_train_batch_on_tokens", "autoresume", "code_paths", "console_log_interval"),
@@ -200,17 +200,17 @@ KNOWN = SECTIONS | {
 
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
-    """What is wrong with settings that a spec passes through."""
+    """Check the settings that a spec passes to LLM Foundry."""
     found = (_problem(name) for name in options)
     return [problem for problem in found if problem is not None]
 
 
 def _problem(name: str) -> Problem | None:
-    """What is wrong with one setting, if anything."""
+    """Check one setting; None if it is correct."""
     field, section = f"engine.options.{name}", name.partition(".")[0]
     taken = _taken(name)
     if taken in MODELLED:
-        rule = f"{name} is what {MODELLED[taken]} says."
+        rule = f"{MODELLED[taken]} already sets {name}."
         return Problem(EngineCode.MODELLED_OPTION, field, rule, f"Set {MODELLED[taken]} instead.")
     if taken in DERIVED:
         rule = f"{name} would contradict the plan: {DERIVED[taken]}."
@@ -223,24 +223,24 @@ def _problem(name: str) -> Problem | None:
         return Problem(EngineCode.UNKNOWN_OPTION, field, rule, f"Set {section} itself.")
     if not below and section in SECTIONS:
         rule = f"{section} is a section of LLM Foundry's settings, not a value."
-        fix = f"Name what is below it: {section}.NAME."
+        fix = f"Set a value below it: {section}.NAME."
         return Problem(EngineCode.OPTION_VALUE, field, rule, fix)
     return _below(field, name) if below and section not in FREE else None
 
 
 def _taken(name: str) -> str:
-    """The setting, or the one that it is a part of, which the plan makes; empty for none."""
+    """Return the setting, or the one that contains it, that the plan sets; empty if none does."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         whole = ".".join(parts[:end])
-        # Of a section that the plan fills, settings that it leaves alone are free.
+        # In a section that the plan fills, the remaining settings are free.
         if whole in DERIVED or (whole in MODELLED and (end > 1 or whole == name)):
             return whole
     return ""
 
 
 def _below(field: str, name: str) -> Problem | None:
-    """What is wrong with a setting of a section, by the names that its sources list."""
+    """Check a setting of a section against the names in LLM Foundry's sources."""
     parts = name.split(".")
     for end in range(1, len(parts)):
         section, part = ".".join(parts[:end]), parts[end]
@@ -253,12 +253,12 @@ def _below(field: str, name: str) -> Problem | None:
             break
     else:
         return None
-    rule = f"{name} is passed on as it is: only LLM Foundry knows whether it has such a setting."
+    rule = f"{name} is passed on unchecked: only LLM Foundry can tell if this setting exists."
     fix = "Compare it with LLM Foundry's own documentation."
     return Problem(EngineCode.UNCHECKED_OPTION, field, rule, fix)
 
 
 def _unknown(field: str, name: str, match: str | None) -> Problem:
-    """The finding for a setting that does not exist."""
+    """Return the problem of a setting that does not exist."""
     fix = f"Did you mean {match}?" if match else "Look it up in LLM Foundry's TrainConfig."
     return Problem(EngineCode.UNKNOWN_OPTION, field, f"LLM Foundry has no setting {name}.", fix)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the fields of a plan to LLM Foundry's own settings, in the order of its published files.
+"""Map the fields of a plan to LLM Foundry's settings, in the order of its published files.
 
-The names are those of `TrainConfig` (`llmfoundry/utils/config_utils.py` of LLM Foundry 0.22.0),
-the layout that of `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are parts of a name:
+The names are from `TrainConfig` (`llmfoundry/utils/config_utils.py` of LLM Foundry 0.22.0), the
+order from `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are parts of a name:
 `optimizer.lr`.
 """
 
@@ -20,7 +20,7 @@ from seatrial.units import decimal_quotient
 from seatrial.yaml_scalars import scalar
 
 STEP_DIRECTORY = "ba{batch}"
-"""What a checkpoint is called, in Composer's notation, which knows no leading zeros there
+"""The directory of a checkpoint in Composer's notation, which has no leading zeros
 (composer 0.32.1, utils/file_helpers.py, ensure_folder_has_no_conflicting_files)."""
 PRECISIONS = {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"}
 SCHEDULERS = {
@@ -32,7 +32,7 @@ SCHEDULERS = {
 
 
 def engine_settings(plan: Plan, cache: str = "") -> Arguments:
-    """The settings of a plan, options that the spec passes through included."""
+    """Return the settings of a plan, including the spec's engine options."""
     settings: Arguments = {
         "max_seq_len": plan.model.sequence_length,
         "run_name": plan.spec.name,
@@ -59,8 +59,8 @@ def _optimization(plan: Plan) -> Arguments:
         "optimizer.lr": plan.schedule.peak,
         "optimizer.betas": (optimizer.beta1, optimizer.beta2),
         "optimizer.eps": optimizer.epsilon,
-        # AdamW takes lr × decay off a weight in a step, Composer's takes lr ÷ peak × decay
-        # (composer/optim/decoupled_weight_decay.py of 0.32.1): the peak goes into the decay.
+        # Per step, AdamW subtracts lr × decay of a weight, Composer's lr ÷ peak × decay
+        # (composer/optim/decoupled_weight_decay.py of 0.32.1). So multiply the decay by the peak.
         "optimizer.weight_decay": optimizer.weight_decay * plan.schedule.peak,
         "algorithms.gradient_clipping.clipping_type": "norm" if clips else None,
         "algorithms.gradient_clipping.clipping_threshold": (
@@ -70,7 +70,7 @@ def _optimization(plan: Plan) -> Arguments:
 
 
 def _scheduler(plan: Plan) -> Arguments:
-    """The learning rate; `alpha_f` is the minimum as a share of the peak."""
+    """Return the learning rate schedule; `alpha_f` is the minimum relative to the peak."""
     style, schedule = plan.spec.training.learning_rate.style, plan.schedule
     warmup = schedule.warmup_samples // plan.batch.global_batch_size
     found: Arguments = {
@@ -79,8 +79,8 @@ def _scheduler(plan: Plan) -> Arguments:
     }
     share = decimal_quotient(schedule.minimum, schedule.peak)
     if style is DecayStyle.INVERSE_SQUARE_ROOT:
-        # With a scale as long as the warm-up the rate goes as one over the root of the steps, down
-        # to the minimum, which is added here and not a floor as in Megatron.
+        # If the scale equals the warm-up, the rate decays with 1 / sqrt(step) to the minimum, which
+        # is added here and is not a floor as in Megatron.
         scale, least = batches(max(1, warmup)), "scheduler.alpha_f_decay"
         return found | {"scheduler.t_scale": scale, "scheduler.t_cooldown": "0ba", least: share}
     if style is DecayStyle.CONSTANT:
@@ -96,7 +96,7 @@ def _length(plan: Plan) -> Arguments:
         "max_duration": batches(plan.length.steps),
         "eval_interval": batches(evaluation.every_steps) if evaluates else 0,
         "eval_first": False,
-        # Counted in batches of each rank, and ours are global ones.
+        # Composer counts batches per rank; the spec counts global batches.
         "eval_subset_num_batches": evaluation.batches * batch.micro_batches if evaluates else None,
         "global_train_batch_size": batch.global_batch_size,
     }
@@ -112,9 +112,9 @@ def _system(plan: Plan) -> Arguments:
 
 
 def _sharding(plan: Plan) -> Arguments:
-    """Fully sharded data parallelism, as the published files have it; plain ranks without it.
+    """Return the FSDP settings as in the published files; empty without FSDP.
 
-    Activations are computed again only inside FSDP, which can also shard nothing.
+    Recomputation needs FSDP, which can also run without sharding.
     """
     sharded, again = plan.sharding is Sharding.FSDP, plan.recompute is Recompute.FULL
     if not sharded and not again:
@@ -126,9 +126,9 @@ def _sharding(plan: Plan) -> Arguments:
         "fsdp_config.activation_checkpointing_reentrant": False,
         "fsdp_config.activation_cpu_offload": False,
         "fsdp_config.limit_all_gathers": True,
-        # Every rank writes its own share; `full` would gather the model on rank 0.
+        # Every rank writes its own shard; `full` would gather the model on rank 0.
         "fsdp_config.state_dict_type": "sharded" if sharded else "full",
-        # Relative to the directory of `save_filename`, which is the checkpoint's already.
+        # Relative to the directory of `save_filename`, which is already the checkpoint's.
         "fsdp_config.sharded_ckpt_prefix_dir": "." if sharded else None,
     }
 
@@ -141,7 +141,7 @@ def _logging(plan: Plan) -> Arguments:
         "progress_bar": False,
         "log_to_console": True,
         "console_log_interval": batches(monitoring.log_every_steps),
-        # Its default is debug, which prints the whole of every batch's bookkeeping.
+        # The default is debug, which prints the state of every batch.
         "python_log_level": "info",
         "callbacks.speed_monitor.window_size": 10,
         "callbacks.lr_monitor": (),
@@ -155,7 +155,7 @@ def _logging(plan: Plan) -> Arguments:
 
 
 def _checkpoints(plan: Plan) -> Arguments:
-    """Save, keep, and go on from the newest by itself."""
+    """Save, retain, and resume from the newest checkpoint automatically."""
     start = plan.spec.initial_weights
     return {
         "save_folder": plan.checkpoint_location,
@@ -168,26 +168,26 @@ def _checkpoints(plan: Plan) -> Arguments:
 
 
 def batches(steps: int) -> str:
-    """A number of steps as Composer writes it."""
+    """Format a number of steps in Composer's notation."""
     return f"{steps}ba"
 
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*|[0-9]+(ba|gb)")
 
 OURS = "worker."
-"""What the names of settings begin with that the worker takes for itself."""
-MADE_UP = "# The data and the tokenizer are made up by Seatrial's worker before it trains."
+"""The prefix of settings for Seatrial's worker."""
+MADE_UP = "# Seatrial's worker creates the data and the tokenizer before it trains."
 
 
 def settings_words(arguments: Arguments) -> list[str]:
-    """`model.d_model=768` for each setting, in order."""
+    """Format each setting as `model.d_model=768`, in order."""
     return [f"{name}={_flow(value)}" for name, value in arguments.items() if value is not None]
 
 
 def settings_yaml(arguments: Arguments) -> str:
-    """The settings as a file for `composer -c llmfoundry train FILE`.
+    """Format the settings as a file for `composer -c llmfoundry train FILE`.
 
-    What is told to our worker is left out, for LLM Foundry refuses a section that it does not know.
+    Omits the settings for our worker, because LLM Foundry rejects unknown sections.
     """
     theirs = {name: value for name, value in arguments.items() if not name.startswith(OURS)}
     made_up = [MADE_UP] if len(theirs) < len(arguments) else []
@@ -195,7 +195,7 @@ def settings_yaml(arguments: Arguments) -> str:
 
 
 def _nested(arguments: Arguments) -> dict[str, Any]:
-    """The settings by their sections."""
+    """Return the settings nested in their sections."""
     tree: dict[str, Any] = {}
     for name, value in arguments.items():
         if value is None:
@@ -219,7 +219,7 @@ def _lines(tree: dict[str, Any], indent: str) -> list[str]:
 
 
 def _flow(value: ArgumentValue) -> str:
-    """A value in one line; of an empty list nothing is needed, so that it stands for a mapping."""
+    """Format a value in one line. An empty tuple stands for an empty mapping."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_flow, value))}]" if value else "{}"
     return scalar(value, _PLAIN)

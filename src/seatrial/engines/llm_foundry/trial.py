@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What LLM Foundry is told on a CPU, in drills, and for its own validation.
+"""LLM Foundry's settings on a CPU, in drills, and for its own validation.
 
-Settings that begin with `worker.` are ours: the worker takes them away before LLM Foundry reads
-the rest.
+Settings that start with `worker.` are for Seatrial's worker, which removes them before LLM Foundry
+reads the rest.
 """
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
@@ -21,13 +21,13 @@ CPU_KERNELS: Arguments = {
     "model.attn_config.attn_impl": "torch",
     "model.loss_fn": "torch_crossentropy",
 }
-"""What replaces kernels that only a GPU has."""
+"""Replacements for GPU kernels."""
 HUB_KERNELS: Arguments = {"model.init_device": "cpu", "model.use_flash_attention_2": False}
-"""The same for a model of Hugging Face's own code."""
+"""The same for a model with Hugging Face's own code."""
 
 
 def one_rank_settings(settings: Arguments) -> Arguments:
-    """The model of a run, built on one CPU in fp32."""
+    """Return the model of a run, built on one CPU in fp32."""
     model = {name: value for name, value in settings.items() if name.startswith("model.")}
     kernels = CPU_KERNELS if settings["model.name"] == "mpt_causal_lm" else HUB_KERNELS
     if settings.get("model.attn_config.rope"):
@@ -36,24 +36,24 @@ def one_rank_settings(settings: Arguments) -> Arguments:
 
 
 def cpu_settings(plan: Plan) -> Arguments:
-    """What replaces a GPU's kernels; only rounding changes by them."""
+    """Return the replacements for GPU kernels, which change only rounding."""
     loads = [name for name in LOADERS if name == "train_loader" or has_evaluation(plan)]
     rope = plan.model.architecture.positions is Positions.ROPE
     return {
         **CPU_KERNELS,
         "model.attn_config.rope_impl": "hf" if rope else None,
-        # Composer trains in fp32 only on a CPU.
+        # On a CPU, Composer supports only fp32.
         "precision": "fp32",
         "callbacks.memory_monitor": None,
-        # None at all is refused: torch wants no prefetching then, and LLM Foundry asks for some.
+        # 0 is rejected: torch then allows no prefetching, and LLM Foundry requests it.
         **{f"{name}.num_workers": 1 for name in loads},
     }
 
 
 def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -> Arguments:
-    """Made-up data and a tokenizer of that size, which the worker writes before it trains.
+    """Return the settings of mock data and a tokenizer, which the worker writes before training.
 
-    LLM Foundry has neither of its own.
+    LLM Foundry has neither.
     """
     place = f"{directory}/{MOCK}"
     found: Arguments = {
@@ -64,7 +64,7 @@ def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -
     }
     if tokenizer_only:
         return found
-    # One pass is enough for all steps, so that no epoch ends.
+    # Enough samples for all steps, so that no epoch ends.
     found[MOCK_SAMPLES] = (plan.length.steps + 1) * plan.batch.global_batch_size
     for loader in LOADERS:
         if loader == "train_loader" or has_evaluation(plan):
@@ -73,7 +73,7 @@ def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -
 
 
 def trial_settings(plan: Plan, trial: Trial) -> Arguments:
-    """The twin's own settings, and what a CPU and a drill need."""
+    """Return the twin's settings, adapted to a CPU and a drill."""
     settings = engine_settings(plan) | cpu_settings(plan)
     settings["loggers.tensorboard.log_dir"] = None
     if plan.spec.data.mock or trial.mock_tokenizer:
@@ -86,7 +86,7 @@ def trial_settings(plan: Plan, trial: Trial) -> Arguments:
 
 
 def _resharded(plan: Plan, checkpoints: str, other: Resharding) -> Arguments:
-    """Load a save on another number of ranks and go on without saving."""
+    """Load a save on another number of ranks, and continue without saving."""
     directory = f"{checkpoints}/{STEP_DIRECTORY.format(batch=other.step)}"
     sharded = plan.sharding is Sharding.FSDP
     micro = plan.batch.global_batch_size // other.layout.dp_size

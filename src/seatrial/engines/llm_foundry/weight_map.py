@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of LLM Foundry's holds which tensor of Hugging Face's, by class; data.
+"""Which tensor of LLM Foundry holds which Hugging Face tensor, by class. Data only.
 
-Composer puts `model.` before the names of the model that it trains. A model of Hugging Face's own
-code has its own names behind that; MPT's are those of `llmfoundry/models/mpt` of LLM Foundry
-0.22.0, where queries, keys and values of all heads follow each other in one tensor.
+Composer prefixes the names of the model with `model.`. A model with Hugging Face's own code has its
+own names after that. MPT's names are those of `llmfoundry/models/mpt` of LLM Foundry 0.22.0, in
+which queries, keys and values of all heads follow each other in one tensor.
 """
 
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
 from seatrial.checkpoints.exchange.weight_map import MappedTensor, TensorPart
 
 BEFORE = "model."
-"""What Composer puts before every name."""
+"""Composer's prefix."""
 
 _TOP = f"{BEFORE}transformer"
 _BLOCK = f"{_TOP}.blocks.{{layer}}"
@@ -39,7 +39,7 @@ GPT2_NAMES = {
     "ffn.up_proj": "mlp.c_fc",
     "ffn.down_proj": "mlp.c_proj",
 }
-"""The modules of a block, and GPT-2's; its matrices lie the other way round."""
+"""The modules of a block with GPT-2's names. GPT-2's matrices are transposed."""
 GPT2_WEIGHTS = (
     MappedTensor(f"{_TOP}.wte.weight", "transformer.wte.weight"),
     MappedTensor(f"{_TOP}.wpe.weight", "transformer.wpe.weight"),
@@ -80,11 +80,11 @@ MPT_AS = {
     HubClass.GPT2: GPT2_WEIGHTS,
     HubClass.LLAMA: LLAMA_WEIGHTS,
 }
-"""The classes that have the parts of some MPT."""
+"""The classes that support some MPT."""
 
 
 def mpt_entries(model: HubModel) -> tuple[MappedTensor, ...]:
-    """Every tensor of an MPT, under the names of the class that has its parts."""
+    """Return every tensor of an MPT, with the names of the class that supports it."""
     return MPT_AS[model.kind] + (() if model.tied_embeddings else (OUTPUT,))
 
 
@@ -103,11 +103,11 @@ LLAMA_BIASES = (
 
 
 def same_entries(model: HubModel) -> tuple[MappedTensor, ...]:
-    """Every tensor of Hugging Face's own Llama, which is saved under its own name."""
+    """Return every tensor of Hugging Face's own Llama, which is saved under its own names."""
     names = LLAMA_NAMES + (LLAMA_BIASES if model.biases else ())
     found = [MappedTensor(f"{BEFORE}{name}", name) for name in names]
     if not model.tied_embeddings:
         return (*found, OUTPUT)
-    # Of tied embeddings a save has both names, for one tensor.
+    # With tied embeddings, a save contains both names for one tensor.
     embedding = found[0]
     return (MappedTensor(OUTPUT.engine, embedding.hub, also=embedding.engine), *found[1:])

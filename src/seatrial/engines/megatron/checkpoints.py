@@ -1,12 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's checkpoints: what they depend on, by its arguments, and what they hold.
+"""Megatron's checkpoints: the configuration they depend on, and their contents.
 
-The setup is the same whether a worker or a plan asks.
-
-A worker has the engine's own arguments after it has completed them; a plan has the flags that it
-would give. Both are plain names with values, and what a flag leaves out has the engine's default
-(`megatron/training/arguments.py`, megatron-core 0.19.2).
+A worker and a plan get the same setup. A worker has the engine's arguments after validation; a plan
+has the flags that it would pass. Both are plain names with values, and omitted flags have the
+engine's defaults (`megatron/training/arguments.py`, megatron-core 0.19.2).
 """
 
 import re
@@ -33,14 +31,14 @@ from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
 
 COMMON = "common_state/shard_0_1"
-"""The item with everything that is no tensor (megatron-core 0.19.2, serialization.py)."""
+"""The item with all non-tensor state (megatron-core 0.19.2, serialization.py)."""
 OLD_FORMAT = "torch"
-"""The engine's format of a file a rank. It is found out when loading (`_get_checkpoint_format`,
+"""The engine's format with one file per rank. It is detected at load (`_get_checkpoint_format`,
 megatron-core 0.19.2), and loads only into the layout that saved it."""
 FSDP = "fsdp_dtensor"
-"""The format of its FSDP, and how the optimizer's state is kept in it."""
+"""The format of its FSDP, and the name of its optimizer sharding."""
 RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", FSDP})
-"""Optimizer shardings that load into other tensor and pipeline degrees (megatron-core 0.19.2,
+"""Optimizer shardings that load with other tensor and pipeline degrees (megatron-core 0.19.2,
 `DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
 _ROTATED = ("rope", "mrope", "yarn")
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
@@ -50,7 +48,7 @@ Values = Mapping[str, Any]
 
 
 def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
-    """What a checkpoint of such a run depends on; flags may be written with dashes."""
+    """Return the configuration that a checkpoint depends on. Flags may contain dashes."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     return Setup(
         layout=_layout(values, world_size),
@@ -97,7 +95,7 @@ def _model(values: Values) -> ModelShape:
     positions = str(values.get("position_embedding_type") or "learned_absolute")
     learned = positions == "learned_absolute"
     experts = _number(values, "num_experts")
-    # The engine turns the switch around when it reads it.
+    # The engine inverts the flag when it parses it.
     bias = values.get("add_bias_linear", not values.get("disable_bias_linear"))
     ffn = _number(values, "ffn_hidden_size", 4 * hidden)
     return ModelShape(
@@ -128,7 +126,7 @@ def _model(values: Values) -> ModelShape:
 def _constants(values: Values) -> SavedConstants:
     rotated = values.get("position_embedding_type") in _ROTATED
     scaled = rotated and values.get("use_rope_scaling")
-    # The engine keeps the option under the name that its model has for it.
+    # The engine stores the option under the name that its model uses.
     epsilon = values.get("layernorm_epsilon", values.get("norm_epsilon"))
     return SavedConstants(
         rotary_base=float(values.get("rotary_base") or 10000) if rotated else 0.0,
@@ -139,7 +137,7 @@ def _constants(values: Values) -> SavedConstants:
 
 
 def _dense_layers(pattern: object) -> int:
-    """Leading layers without experts: the engine has a list of 0 and 1, a plan the words for it."""
+    """Return the number of leading layers without experts, from a list of 0 and 1 or a pattern."""
     if isinstance(pattern, (list, tuple)):
         return next((i for i, one in enumerate(pattern) if one), len(pattern))
     match = re.match(r"\(?\[0\]\*(\d+)", str(pattern or ""))
@@ -163,7 +161,7 @@ def _data_order(values: Values) -> DataOrder:
 
 
 def _schedule(values: Values) -> SavedSchedule | None:
-    """The learning rate in samples, as `get_optimizer_param_scheduler` counts it."""
+    """Return the schedule in samples, as in `get_optimizer_param_scheduler`."""
     if values.get("lr") is None:
         return None
     batch = _number(values, "global_batch_size")
@@ -182,7 +180,7 @@ def _schedule(values: Values) -> SavedSchedule | None:
 
 
 def _blend(values: Values) -> tuple[str, ...]:
-    """The words of the blend; a file that holds them is read where it can be."""
+    """Return the words of the blend, read from its file if possible."""
     if values.get("mock_data"):
         return ()
     if values.get("data_path"):
@@ -197,7 +195,7 @@ def _blend(values: Values) -> tuple[str, ...]:
 
 
 def _sizes(blend: tuple[str, ...]) -> tuple[int, ...]:
-    """Bytes of the token files, where all of them can be seen from here."""
+    """Return the sizes of the token files in bytes; empty unless all are readable here."""
     found = []
     for word in blend:
         file = Path(f"{word}.bin")
@@ -208,7 +206,7 @@ def _sizes(blend: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _split(text: object) -> str:
-    """Shares as numbers, so that 99,1 and 99.0,1 are the same."""
+    """Normalise the numbers, so that 99,1 and 99.0,1 are equal."""
     try:
         return ",".join(f"{float(share):g}" for share in str(text or "").split(","))
     except ValueError:
@@ -218,14 +216,14 @@ def _split(text: object) -> str:
 def _tokenizer(values: Values) -> str:
     kind = str(values.get("tokenizer_type") or "")
     model = str(values.get("tokenizer_model") or "")
-    # A revision of the Hub is loaded from the copy that the worker has made of it.
+    # A Hub revision is loaded from the copy that the worker has downloaded.
     fetched = _FETCHED.search(model)
     model = fetched[1].replace("--", "/") if fetched else model
     return f"{kind} {model}".strip()
 
 
 def _sharding(values: Values) -> str:
-    """How the optimizer's state is saved, as `_build_sharded_state_dict_metadata` decides it."""
+    """Return the optimizer sharding, as in `_build_sharded_state_dict_metadata`."""
     if values.get("use_megatron_fsdp") or values.get("ckpt_format") == FSDP:
         return FSDP
     if not values.get("use_distributed_optimizer"):
@@ -235,7 +233,7 @@ def _sharding(values: Values) -> str:
 
 
 def contents_of(place: Location, directory: str) -> Contents:
-    """Read a verified checkpoint of Megatron; UnsafeFileError if it is not Megatron's."""
+    """Read a verified Megatron checkpoint. Raises UnsafeFileError if it is not Megatron's."""
     tensors, places = listed(place, directory)
     if (COMMON, ()) not in places:
         raise UnsafeFileError(f"the list of tensors lacks something ({COMMON})")
@@ -243,11 +241,11 @@ def contents_of(place: Location, directory: str) -> Contents:
     try:
         return Contents(tensors, dict(held[0]["args"].state))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise UnsafeFileError(f"{COMMON} holds no arguments of the engine") from error
+        raise UnsafeFileError(f"{COMMON} contains no engine arguments") from error
 
 
 class MegatronCheckpoints(EngineCheckpoints):
-    """How its checkpoints are understood."""
+    """Megatron's checkpoints."""
 
     formats = ("torch_dist", OLD_FORMAT, "torch_dcp", FSDP, "zarr")
     exchange = WeightExchange(
@@ -258,25 +256,25 @@ class MegatronCheckpoints(EngineCheckpoints):
     )
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
-        """What decides whether a run with such flags can go on from a checkpoint."""
+        """Return the configuration that decides if a run can resume from a checkpoint."""
         return setup_from_arguments(arguments, versions, world_size)
 
     def format(self, setup: Setup) -> CheckpointFormat:
-        """What the engine does with its formats, and with the shardings of its optimizer."""
+        """Return what the engine supports for a format and an optimizer sharding."""
         layout, sharding = setup.layout, setup.optimizer_sharding
         old = setup.checkpoint_format == OLD_FORMAT
         return CheckpointFormat(
             is_detected=old,
             is_bound_to_layout=old,
             is_reshardable=sharding in RESHARDABLE,
-            # Embeddings, and the optimizer's state of them, are marked as free to differ
+            # Embeddings and their optimizer state may have other shapes
             # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
             has_flexible_padding=True,
             optimizer_names=FSDP if sharding == FSDP else "",
-            # It keeps a second optimizer for experts that are spread otherwise.
+            # It keeps a second optimizer for experts with another layout.
             has_expert_optimizer=layout.ep_size > 1 or layout.etp_size != layout.tp_size,
         )
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
-        """The tensors, and the arguments that were saved with them."""
+        """Return the tensors, and the arguments that were saved with them."""
         return contents_of(place, directory)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's arguments for a plan, and the words of its command line."""
+"""Megatron's arguments for a plan, and their command line."""
 
 from seatrial.engines.engine import Arguments as Arguments
 from seatrial.engines.megatron.flags_from_spec import FLAGS
@@ -9,24 +9,24 @@ from seatrial.planning.plan import Plan
 
 
 def switched_on(plan: Plan) -> set[str]:
-    """The options that a spec passes through and does not switch off, by the engine's names."""
+    """Return the spec's engine options that are not false, by the engine's names."""
     options = plan.spec.engine.options.items()
     return {name.replace("_", "-") for name, value in options if value is not False}
 
 
 def _usual(plan: Plan) -> Arguments:
-    """What no field decides and a GPU is better off with; an option of the spec overrides it."""
+    """Return good defaults for GPUs that no field controls. Options of the spec override them."""
     return {
-        # One kernel for all experts of a rank instead of one each.
+        # One kernel for all experts of a rank, instead of one per expert.
         "moe-grouped-gemm": plan.model.architecture.is_moe,
-        # Transformer Engine masks by itself; a mask of length × length a sample would be moved
-        # for nothing. Attention that ends with a document needs it, in the local layers.
+        # Transformer Engine creates masks itself, so a mask of length × length per sample would be
+        # copied in vain. Attention that ends at documents needs one, in the local layers.
         "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in switched_on(plan),
     }
 
 
 def engine_arguments(plan: Plan) -> Arguments:
-    """The engine's arguments for a plan, options that the spec passes through included."""
+    """Return the engine's arguments for a plan, including the spec's engine options."""
     arguments: Arguments = {flag.name: flag.value(plan) for flag in FLAGS} | _usual(plan)
     for name, value in plan.spec.engine.options.items():
         words = tuple(str(word) for word in value) if isinstance(value, tuple) else value
@@ -39,20 +39,20 @@ def engine_arguments(plan: Plan) -> Arguments:
 
 
 def command_line(arguments: Arguments) -> list[str]:
-    """The arguments as words: switches that are on, and flags with their values."""
+    """Format the arguments as a command line."""
     words: list[str] = []
     for name, value in arguments.items():
         if value is None or value is False:
             continue
         if isinstance(value, str) and value.startswith("-"):
-            # As a word of its own it would be taken for an option.
+            # As a separate word, it would be parsed as an option.
             words.append(f"--{name}={value}")
             continue
         words.append(f"--{name}")
         if isinstance(value, tuple):
             words += map(str, value)
         elif value is not True:
-            # Apart from its flag, a value with a dash ahead would be taken for a flag.
+            # As a separate word, a value that starts with a dash would be parsed as an option.
             words[-1:] = (
                 [f"--{name}={value}"] if str(value)[:1] == "-" else [f"--{name}", str(value)]
             )

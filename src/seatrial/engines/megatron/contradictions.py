@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of Megatron that contradict each other or the plan, read from its own validation.
+"""Options of Megatron that contradict each other or the plan, from its own validation.
 
-The engine check asks Megatron itself and needs torch. These are the contradictions of its
-`validate_args` and of its configuration classes that users have met, said beforehand.
+The engine check runs Megatron itself and needs torch. These are the contradictions of its
+`validate_args` and its configuration classes that users have encountered, checked beforehand.
 """
 
 import re
@@ -22,43 +22,43 @@ HALF = (Precision.FP16, Precision.BF16, Precision.FP8, Precision.MXFP8, Precisio
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The arguments of a run as the engine gets them, and the plan behind them."""
+    """The arguments of a run as passed to the engine, and the plan behind them."""
 
     plan: Plan
     arguments: dict[str, object]
-    """The engine's arguments by name, without the dashes before it."""
+    """The engine's arguments by name, without leading dashes."""
 
     def on(self, name: str) -> bool:
-        """Whether an option is given, and not switched off."""
+        """True if an option is set and not false."""
         value = self.arguments.get(name)
         return value is not None and value is not False
 
     def number(self, name: str) -> int:
-        """The whole number of an option; 0 when it has none."""
+        """Return the integer value of an option; 0 if it has none."""
         value = self.arguments.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The values of an option, one or several."""
+        """Return the values of an option."""
         value = self.arguments.get(name)
         return tuple(map(str, value)) if isinstance(value, tuple) else (self.word(name),)
 
     def word(self, name: str) -> str:
-        """The text of an option; empty when it has none."""
+        """Return the text of an option; empty if it has none."""
         return str(self.arguments.get(name) or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Something that the engine refuses about one option."""
+    """A condition under which the engine rejects an option."""
 
     option: str
-    """The option that the finding is placed at."""
+    """The option that the finding is about."""
     holds: Callable[[Passed], bool]
-    """Whether the arguments contradict each other so."""
+    """True if the arguments have this contradiction."""
     rule: str
     by: str = ""
-    """The override that mends it; removing the option when empty."""
+    """The override that fixes it; empty if removing the option does."""
 
 
 def _unless_sharded(passed: Passed) -> bool:
@@ -66,17 +66,17 @@ def _unless_sharded(passed: Passed) -> bool:
 
 
 def _without(*options: str) -> Callable[[Passed], bool]:
-    """Whether none of some options is given."""
+    """True if none of the options is set."""
     return lambda passed: not any(passed.on(option) for option in options)
 
 
 def _other_than(option: str, *values: str, without: str = "") -> Callable[[Passed], bool]:
-    """Whether an option has none of some values, and another option is not given."""
+    """True if an option has none of the values, and the option `without` is not set."""
     return lambda passed: passed.word(option) not in values and not passed.on(without)
 
 
 def _whole_iteration(option: str) -> Callable[[Passed], bool]:
-    """Whether an option asks for a CUDA graph of the whole iteration, with the search for NaN."""
+    """True if an option enables full-iteration CUDA graphs together with the NaN check."""
     return lambda passed: (
         "full_iteration" in passed.words(option)
         and not passed.on("no-check-for-nan-in-loss-and-grad")
@@ -103,7 +103,7 @@ EXPERTS = (
     Contradiction(
         "moe-enable-deepep",
         _other_than("moe-token-dispatcher-type", "flex"),
-        "DeepEP works only with the dispatcher flex.",
+        "DeepEP works only with the flex dispatcher.",
         "engine.options.moe-token-dispatcher-type=flex",
     ),
     Contradiction(
@@ -112,7 +112,7 @@ EXPERTS = (
             p.word("moe-flex-dispatcher-backend") == "ncclep"
             and p.word("moe-token-dispatcher-type") != "flex"
         ),
-        "ncclep works only with the dispatcher flex.",
+        "ncclep works only with the flex dispatcher.",
         "engine.options.moe-token-dispatcher-type=flex",
     ),
     Contradiction(
@@ -128,7 +128,7 @@ EXPERTS = (
     Contradiction(
         "moe-router-enable-expert-bias",
         _other_than("moe-router-score-function", "sigmoid", "sqrtsoftplus"),
-        "a bias of experts works only with the score functions sigmoid and sqrtsoftplus.",
+        "expert biases work only with the score functions sigmoid and sqrtsoftplus.",
         "engine.options.moe-router-score-function=sigmoid",
     ),
     Contradiction(
@@ -137,7 +137,7 @@ EXPERTS = (
         "it needs moe-router-num-groups.",
     ),
     *(
-        Contradiction(name, lambda p: not _narrow(p), "the precision has neither 8 nor 4 bits.")
+        Contradiction(name, lambda p: not _narrow(p), "the precision is neither 8-bit nor 4-bit.")
         for name in ("moe-router-padding-for-fp8", "moe-router-padding-for-quantization")
     ),
 )
@@ -152,13 +152,13 @@ CONTRADICTIONS = (
     Contradiction(
         "overlap-param-gather",
         _unless_sharded,
-        "with sharding none every rank has all parameters, and there is nothing to gather.",
+        "with sharding none, every rank has all parameters, so there is nothing to gather.",
         "parallelism.sharding=optimizer",
     ),
     Contradiction(
         "overlap-param-gather-with-optimizer-step",
         lambda _: True,
-        "it does not work with distributed checkpoints, which every run of Seatrial writes.",
+        "it does not work with distributed checkpoints, which every Seatrial run writes.",
     ),
     Contradiction(
         "tp-comm-overlap",
@@ -174,17 +174,17 @@ CONTRADICTIONS = (
     Contradiction(
         "fp16-lm-cross-entropy",
         lambda p: p.plan.spec.training.precision is not Precision.FP16,
-        "the loss in fp16 works only where the precision is fp16.",
+        "a loss in fp16 works only if the precision is fp16.",
     ),
     Contradiction(
         "fp32-residual-connection",
         lambda p: p.plan.spec.training.precision not in HALF,
-        "residual connections in fp32 are for half precision, and here everything is fp32.",
+        "residual connections in fp32 are for half precision, but everything is fp32 here.",
     ),
     Contradiction(
         "log-memory-interval",
         lambda p: p.number("log-memory-interval") % p.number("log-interval") != 0,
-        "it has to be a multiple of the steps between log lines (monitoring.log_every_steps).",
+        "it must be a multiple of the steps between log lines (monitoring.log_every_steps).",
     ),
     Contradiction(
         "distribute-saved-activations",
@@ -206,14 +206,14 @@ CONTRADICTIONS = (
     Contradiction(
         "use-precision-aware-optimizer",
         _unless_sharded,
-        "the precision-aware optimizer is a distributed one.",
+        "the precision-aware optimizer needs the distributed optimizer.",
         "parallelism.sharding=optimizer",
     ),
     *(
         Contradiction(
             name,
             _other_than(name, "fp32", without="use-precision-aware-optimizer"),
-            f"only the precision-aware optimizer has a {name} other than fp32.",
+            f"only the precision-aware optimizer supports a {name} other than fp32.",
             "engine.options.use-precision-aware-optimizer=true",
         )
         for name in ("main-params-dtype", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
@@ -221,18 +221,18 @@ CONTRADICTIONS = (
     Contradiction(
         "fp8-param-gather",
         lambda p: p.plan.spec.training.precision not in (Precision.FP8, Precision.MXFP8),
-        "the precision is not fp8, so there is nothing in 8 bits to gather.",
+        "the precision is not fp8, so there are no 8-bit parameters to gather.",
     ),
     Contradiction(
         "fp8-param-gather",
         _unless_sharded,
-        "with sharding none every rank has all parameters, and there is nothing to gather.",
+        "with sharding none, every rank has all parameters, so there is nothing to gather.",
         "parallelism.sharding=optimizer",
     ),
     Contradiction(
         "fp4-param-gather",
         lambda p: p.plan.spec.training.precision is not Precision.NVFP4,
-        "the precision is not nvfp4, so there is nothing in 4 bits to gather.",
+        "the precision is not nvfp4, so there are no 4-bit parameters to gather.",
     ),
     Contradiction(
         "num-distributed-optimizer-instances",
@@ -244,55 +244,55 @@ CONTRADICTIONS = (
         lambda p: bool(
             p.plan.layout.dp_size % max(1, p.number("num-distributed-optimizer-instances"))
         ),
-        "the data-parallel ranks cannot be shared out over so many instances.",
+        "the number of data-parallel ranks is not divisible by it.",
     ),
     Contradiction(
         "transformer-impl",
         lambda p: p.word("transformer-impl") == "local" and p.plan.layout.cp_size > 1,
-        "only the attention of Transformer Engine can share a sequence out over cp.",
+        "only Transformer Engine's attention supports context parallelism.",
     ),
     Contradiction(
         "transformer-impl",
         lambda p: p.word("transformer-impl") == "local" and _narrow(p),
-        "the local layers have no products in 8 or 4 bits; Transformer Engine's have.",
+        "only Transformer Engine's layers support 8-bit and 4-bit matrix products.",
     ),
     Contradiction(
         "cross-entropy-fusion-impl",
         lambda p: p.word("cross-entropy-fusion-impl") == "te" and p.on("cross-entropy-loss-fusion"),
-        "Megatron has switched the fused loss of Transformer Engine off: it is not stable.",
+        "Megatron has disabled Transformer Engine's fused loss, because it is not stable.",
         "engine.options.cross-entropy-fusion-impl=native",
     ),
     Contradiction(
         "cpu-offloading-num-layers",
         lambda p: p.number("cpu-offloading-num-layers") > 0 and p.plan.layout.pp_size > 1,
-        "layers cannot be moved to the host's memory with pipeline parallelism.",
+        "layers cannot be offloaded to the CPU with pipeline parallelism.",
     ),
     Contradiction(
         "cpu-offloading-num-layers",
         lambda p: (
             p.number("cpu-offloading-num-layers") > 0 and p.plan.recompute is not Recompute.NONE
         ),
-        "activations are either moved to the host's memory or computed again, not both.",
+        "activations are either offloaded to the CPU or recomputed, not both.",
     ),
     Contradiction(
         "defer-embedding-wgrad-compute",
         lambda p: p.plan.layout.pp_size == 1,
-        "it fills the bubble of a pipeline, and pp is 1.",
+        "it fills the pipeline bubble, but pp is 1.",
     ),
     Contradiction(
         "overlap-moe-expert-parallel-comm",
         lambda p: p.plan.layout.ep_size == 1,
-        "ep is 1, so there is no communication of experts to overlap.",
+        "ep is 1, so there is no expert communication to overlap.",
     ),
     Contradiction(
         "ddp-average-in-collective",
         lambda p: p.on("calculate-per-token-loss"),
-        "gradients cannot be averaged on the way where the loss is counted by tokens.",
+        "gradients cannot be averaged in the collective if the loss is per token.",
     ),
     Contradiction(
         "hierarchical-context-parallel-sizes",
         lambda p: _product(p, "hierarchical-context-parallel-sizes") != p.plan.layout.cp_size,
-        "the sizes have to come to cp when they are multiplied.",
+        "the product of the sizes must be cp.",
     ),
     Contradiction(
         "cp-comm-type",
@@ -304,13 +304,13 @@ CONTRADICTIONS = (
     Contradiction(
         "moe-pad-expert-input-to-capacity",
         lambda p: not p.on("moe-expert-capacity-factor"),
-        "it needs moe-expert-capacity-factor, to which it would pad.",
+        "it needs moe-expert-capacity-factor, the size to pad to.",
     ),
     *(
         Contradiction(
             name,
             lambda p: p.word("weight-decay-incr-style") in ("", "constant"),
-            f"{name} is for a weight decay that grows, and it is constant.",
+            f"{name} is for an increasing weight decay, but it is constant.",
         )
         for name in ("start-weight-decay", "end-weight-decay")
     ),
@@ -318,7 +318,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             lambda p: p.plan.layout.pp_size > 1,
-            "the plan shares out the layers without it, and its stages would be others.",
+            "the plan divides the layers without it, so the stages would differ.",
         )
         for name in (
             "account-for-embedding-in-pipeline-split",
@@ -328,14 +328,14 @@ CONTRADICTIONS = (
     Contradiction(
         "init-method-xavier-uniform",
         _always,
-        f"Megatron {VERSION} ends with a TypeError on it.",
+        f"Megatron {VERSION} fails on it with a TypeError.",
     ),
     *(
-        Contradiction(name, _always, f"{name} is for layers that are made for inference.")
+        Contradiction(name, _always, f"{name} is for inference layers.")
         for name in ("inference-disable-triton-nvls-kernels", "inference-fuse-tp-communication")
     ),
     *(
-        Contradiction(name, holds, f"{name} is for multi-latent attention, which the plan has not.")
+        Contradiction(name, holds, f"{name} is for multi-latent attention, which the model lacks.")
         for name, holds in (
             ("mla-down-proj-fusion", _always),
             ("rope-type", _other_than("rope-type", "rope")),
@@ -357,7 +357,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             _whole_iteration(name),
-            "a graph of the whole iteration cannot look for NaN on the host.",
+            "a full-iteration graph cannot check for NaN on the host.",
             "engine.options.no-check-for-nan-in-loss-and-grad=true",
         )
         for name in ("cuda-graph-impl", "cuda-graph-modules", "cuda-graph-scope")
@@ -374,7 +374,7 @@ CONTRADICTIONS = (
             p.word("inference-cuda-graph-scope") in ("layer", "block")
             and p.word("cuda-graph-impl") in ("", "none")
         ),
-        "there are no CUDA graphs, whose scope it sets.",
+        "it sets the scope of CUDA graphs, which are disabled.",
     ),
     *(
         Contradiction(
@@ -388,12 +388,12 @@ CONTRADICTIONS = (
     Contradiction(
         "overlap-moe-expert-parallel-comm",
         lambda p: p.plan.layout.pp_size > 1 and p.plan.layout.vp_size == 1,
-        "with a pipeline it works only with virtual stages (parallelism.vp_size).",
+        "with pipeline parallelism, it works only with virtual stages (parallelism.vp_size).",
     ),
     Contradiction(
         "overlap-p2p-communication-warmup-flush",
         lambda p: p.plan.layout.vp_size == 1 or p.on("no-overlap-p2p-communication"),
-        "only virtual stages (parallelism.vp_size) overlap their exchange with computation.",
+        "only virtual stages (parallelism.vp_size) overlap their communication with computation.",
     ),
     Contradiction(
         "fine-grained-activation-offloading",
@@ -420,7 +420,7 @@ CONTRADICTIONS = (
     Contradiction(
         "num-dataset-builder-threads",
         lambda p: p.number("num-dataset-builder-threads") < 1,
-        "data are indexed by at least one thread.",
+        "it must be at least 1.",
         "engine.options.num-dataset-builder-threads=1",
     ),
     Contradiction(
@@ -428,7 +428,7 @@ CONTRADICTIONS = (
         lambda p: (
             not re.fullmatch(r"\s*-?\d+\s*(,\s*-?\d+\s*)*", p.word("phase-transition-iterations"))
         ),
-        "it takes steps with commas between them, such as '1000,2000'.",
+        "it must be a comma-separated list of steps, such as '1000,2000'.",
     ),
     Contradiction(
         "weight-decay-incr-style",
@@ -436,15 +436,15 @@ CONTRADICTIONS = (
             p.word("weight-decay-incr-style") != "constant"
             and not (p.on("start-weight-decay") and p.on("end-weight-decay"))
         ),
-        "a weight decay that grows needs start-weight-decay and end-weight-decay.",
+        "an increasing weight decay needs start-weight-decay and end-weight-decay.",
     ),
     *EXPERTS,
 )
-"""In the order in which the engine would find them."""
+"""In the order in which the engine checks them."""
 
 
 def _product(passed: Passed, name: str) -> int:
-    """The numbers of an option, multiplied; 0 where it is not made of numbers."""
+    """Return the product of an option's numbers; 0 if it does not consist of numbers."""
     words = passed.arguments.get(name)
     if not isinstance(words, tuple) or not all(str(word).isdigit() for word in words):
         return 0

@@ -39,14 +39,14 @@ from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 
 NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
-"""Options that leave no copy of a weight in 16 bits."""
+"""Options that keep no 16-bit copy of a weight."""
 
 
 def engine_limits(spec: RunSpec) -> EngineLimits:
-    """Every degree, and FSDP for what does not fit otherwise.
+    """Return all degrees, with FSDP for models that do not fit otherwise.
 
-    Sharing out the optimizer costs no time and saves memory. FSDP cannot be rehearsed on a CPU, no
-    published run prices it, and there is none in fp16.
+    Sharding the optimizer costs no time and saves memory. FSDP cannot be rehearsed on a CPU, no
+    published run shows its cost, and it does not support fp16.
     """
     options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
     whole = ((Sharding.FSDP,),) if spec.training.precision is not Precision.FP16 else ()
@@ -62,9 +62,9 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
 
 
 def _gradient_bytes(spec: RunSpec, options: set[str]) -> int:
-    """Bytes of a gradient while it is accumulated.
+    """Return the size of a gradient in bytes while it is accumulated.
 
-    fp32 with bf16 and the formats below it, unless told otherwise, and fp16 with fp16
+    fp32 with bf16 and narrower formats by default, and fp16 with fp16
     (`megatron/training/arguments.py` of 0.19.2).
     """
     halved = "grad-reduce-in-bf16" in options
@@ -74,10 +74,10 @@ def _gradient_bytes(spec: RunSpec, options: set[str]) -> int:
 
 
 def engine_environment(plan: Plan) -> dict[str, str]:
-    """Variables without which the engine refuses the plan, or would run another one.
+    """Return variables without which the engine rejects the plan or changes it.
 
-    Tensor and context parallelism want one connection, so that communication is issued in order;
-    FSDP wants more than one (`megatron/training/arguments.py`, validate_args).
+    Tensor and context parallelism need one connection, so that communication is issued in order.
+    FSDP needs more than one (`megatron/training/arguments.py`, validate_args).
     """
     wanted = {}
     if plan.sharding is Sharding.FSDP:
@@ -86,13 +86,13 @@ def engine_environment(plan: Plan) -> dict[str, str]:
         wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     revision = tokenizer_name(plan.model.tokenizer)[1]
     if revision:
-        # The engine has no flag for it; the worker fetches that revision first.
+        # The engine has no flag for it. The worker downloads that revision first.
         wanted["SEATRIAL_TOKENIZER_REVISION"] = revision
     return wanted | _beginning(plan)
 
 
 def _beginning(plan: Plan) -> dict[str, str]:
-    """What the worker brings in or goes on from; the engine has no flag for either."""
+    """Return the source of weights for the worker, for which the engine has no flag."""
     weights, parent = plan.spec.initial_weights, plan.spec.continue_from
     if weights is not None and weights.huggingface is not None:
         return {"SEATRIAL_INITIAL_WEIGHTS": weights.huggingface}
@@ -107,7 +107,7 @@ def _beginning(plan: Plan) -> dict[str, str]:
 
 
 class MegatronEngine(Engine):
-    """The engine that the field trains with."""
+    """Megatron-LM, the default engine."""
 
     name: str = "megatron"
     title = "Megatron"
@@ -138,18 +138,18 @@ class MegatronEngine(Engine):
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
     blend_option = "data-args-path"
     modelled: Mapping[str, str] = MODELLED
-    """Options that a spec sets through a field of its own, and that field."""
+    """Options that a field of the spec sets, with that field."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """Every degree, and FSDP for what does not fit otherwise."""
+        """Return all degrees, with FSDP for models that do not fit otherwise."""
         return engine_limits(spec)
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
-        """What is wrong with options that a spec passes through to Megatron."""
+        """Check the options that a spec passes to Megatron."""
         return option_problems(options)
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """What Megatron has no code for."""
+        """Return what Megatron does not support."""
         model = plan.model.architecture
         found = []
         if model.positions is Positions.ALIBI:
@@ -166,62 +166,62 @@ class MegatronEngine(Engine):
         options = switched_on(plan)
         per_token = "calculate-per-token-loss" in options
         if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
-            # Measured on the CPU runtime: the loss differs from one rank's by 1e-2.
+            # Measured with the CPU runtime: the loss differs from that of one rank by 1e-2.
             rule = "with context parallelism, masked tokens weigh differently on each rank."
             fix = "Add engine.options.calculate-per-token-loss=true."
             field = "engine.options.eod-mask-loss"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         if "reset-attention-mask" in options and _layers(plan) != "local":
-            # NVIDIA/Megatron-LM issue 2357: the layers ask Transformer Engine for a causal mask,
-            # which then does not look at the one that it is given.
+            # NVIDIA/Megatron-LM issue 2357: the layers request a causal mask from Transformer
+            # Engine, which then ignores the mask it is given.
             rule = (
                 "Transformer Engine ignores the mask: documents of a sample would see each other."
             )
             fix = "Remove it, or add engine.options.transformer-impl=local."
             field = "engine.options.reset-attention-mask"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
-        # What cannot be run has no arguments to look at.
+        # An unsupported plan has no arguments to check.
         return found or _hyphens_in_lists(plan)
 
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
-        """What its own validation, or Transformer Engine, would stop at."""
+        """Return what its own validation or Transformer Engine would reject."""
         return run_problems(plan, generation)
 
     def environment(self, plan: Plan) -> dict[str, str]:
-        """Variables without which Megatron refuses the plan, or would run another one."""
+        """Return variables without which Megatron rejects the plan or changes it."""
         return engine_environment(plan)
 
     def arguments(self, plan: Plan) -> Arguments:
-        """The flags of a plan."""
+        """Return the flags of a plan."""
         return engine_arguments(plan)
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """The flags of a plan in a pod."""
+        """Return the flags of a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
             arguments |= CPU_ARGUMENTS
-        # Asked to end, the engine saves first; the pod's grace is made for that.
+        # On SIGTERM the engine saves before it exits. The pod's grace period allows for that.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """The flags without what validation would load."""
+        """Return the flags without files that validation would load."""
         return production_arguments(engine_arguments(plan))
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """The flags of a drill on a CPU."""
+        """Return the flags of a drill on a CPU."""
         return trial_arguments(plan, trial)
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
-        """The flags for one rank in fp32 that saves nothing."""
+        """Return the flags for one rank in fp32 without saving."""
         return one_rank_arguments(arguments)
 
     def command_line(self, arguments: Arguments) -> list[str]:
-        """Switches that are on, and flags with their values."""
+        """Format flags and their values."""
         return command_line(arguments)
 
     def text(self, arguments: Arguments) -> str:
-        """One flag a line, as a shell script has them."""
+        """Format one flag per line, as in a shell script."""
         words = command_line(arguments)
         return "".join(
             f"\n{shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
@@ -229,7 +229,7 @@ class MegatronEngine(Engine):
         ).lstrip("\n")
 
     def no_rehearsal(self, plan: Plan) -> str:
-        """Its FSDP is written for GPUs."""
+        """Reject FSDP, which needs a GPU."""
         if plan.sharding is Sharding.FSDP:
             return (
                 "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
@@ -238,30 +238,30 @@ class MegatronEngine(Engine):
         return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
-        """Products in 8 and 4 bits need a GPU's hardware."""
+        """Return bf16 for 8-bit and 4-bit formats, which need a GPU."""
         narrow = (Precision.FP8, Precision.MXFP8, Precision.NVFP4)
         return Precision.BF16 if precision in narrow else precision
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
-        """The tokens and their index."""
+        """Return the token file and its index."""
         return f"{prepared}.bin", f"{prepared}.idx"
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
-        """What `HuggingFaceTokenizer` loads."""
+        """Return the tokenizer that `HuggingFaceTokenizer` loads."""
         arguments = engine_arguments(plan)
         if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
             return None
         return str(arguments["tokenizer-model"]), tokenizer_name(plan.model.tokenizer)[1]
 
     def checkpoint_name(self, step: int) -> str:
-        """The directory of a step."""
+        """Return the directory of a step."""
         return directory_name(step)
 
 
 def _fsdp_beginning(plan: Plan) -> list[Problem]:
-    """Beginnings that its FSDP has no code for: its checkpoints have a format of their own."""
+    """Reject starts that FSDP does not support: its checkpoints have their own format."""
     weights, fix = plan.spec.initial_weights, "Use parallelism.sharding=optimizer."
-    rule = "Megatron's FSDP reads checkpoints of its own format alone, and would begin afresh."
+    rule = "Megatron's FSDP reads only checkpoints of its own format, and would start from scratch."
     fields = {
         "initial_weights.huggingface": weights is not None and weights.huggingface is not None,
         "continue_from": plan.spec.continue_from is not None,
@@ -270,23 +270,23 @@ def _fsdp_beginning(plan: Plan) -> list[Problem]:
 
 
 def _layers(plan: Plan) -> object:
-    """Whose layers the spec asks for; Transformer Engine's unless it says otherwise."""
+    """Return the layer implementation that the spec requests; Transformer Engine by default."""
     options = {name.replace("_", "-"): value for name, value in plan.spec.engine.options.items()}
     return options.get("transformer-impl", "transformer_engine")
 
 
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
-"""What argparse takes for a negative number, and not for an option."""
+"""Text that argparse parses as a negative number, not as an option."""
 
 
 def _hyphens_in_lists(plan: Plan) -> list[Problem]:
-    """Texts in lists that Megatron's parser would take for options of their own."""
+    """Reject texts in lists that Megatron's parser would take for options."""
     return [
         Problem(
             EngineCode.OPTION_VALUE,
             MODELLED.get(name, f"engine.options.{name}"),
-            f"{text} begins with a hyphen, and Megatron takes it for an option.",
-            "Write ./ before it if it is a path; else give it another name.",
+            f"{text} starts with a hyphen, so Megatron takes it for an option.",
+            "Write ./ before it if it is a path; otherwise use another name.",
         )
         for name, value in engine_arguments(plan).items()
         if isinstance(value, tuple)

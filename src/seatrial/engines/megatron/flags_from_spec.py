@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one table from the fields of a spec and plan to Megatron's flags."""
+"""The mapping from the fields of a spec and plan to Megatron's flags."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from seatrial.spec.training import DecayStyle, Precision
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag of the engine and where its value comes from."""
+    """A flag of the engine and the source of its value."""
 
     name: str
-    """The flag without the dashes ahead."""
+    """The flag without leading dashes."""
     field: str
-    """The field of the spec that decides it; empty for what no field can set."""
+    """The field of the spec that sets it; empty if no field does."""
     value: Callable[[Plan], ArgumentValue]
 
 
@@ -39,18 +39,17 @@ _FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
 
 
 def _moe[T: ArgumentValue](value: Callable[[Plan], T]) -> Callable[[Plan], T | None]:
-    """The value in a mixture of experts, and no flag in a dense model."""
+    """Return the value for a mixture of experts, and None for a dense model."""
     return lambda plan: value(plan) if plan.model.architecture.is_moe else None
 
 
 def _experts(plan: Plan, field: str) -> int | float | None:
-    """A dimension of the experts."""
     moe = plan.model.architecture.moe
     return None if moe is None else getattr(moe, field)
 
 
 def _layer_pattern(plan: Plan) -> str | None:
-    """Which layers have experts, where the leading ones have none."""
+    """Return the pattern of layers with experts, if the leading layers have none."""
     moe = plan.model.architecture.moe
     if moe is None or not moe.dense_layers:
         return None
@@ -58,7 +57,7 @@ def _layer_pattern(plan: Plan) -> str | None:
 
 
 def _positions_length(plan: Plan) -> int:
-    """The table of positions; without a table, as long as the sequences are."""
+    """Return the length of the position table; without a table, at least the sequence length."""
     model = plan.model.architecture
     if model.positions is Positions.LEARNED:
         return model.max_positions
@@ -66,12 +65,12 @@ def _positions_length(plan: Plan) -> int:
 
 
 def _counts_samples(plan: Plan) -> bool:
-    """Whether the run's length is given in samples; the engine then wants its schedule so too."""
+    """True if the run's length is in samples. The engine then needs its schedule in samples too."""
     return plan.spec.training.samples is not None
 
 
 def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
-    """A part of the schedule in steps, unless the run counts samples."""
+    """Return a part of the schedule in steps, or None if the run counts samples."""
     return lambda plan: (
         None if _counts_samples(plan) else samples(plan) // plan.batch.global_batch_size
     )
@@ -86,16 +85,16 @@ def _fsdp(plan: Plan) -> bool:
 
 
 def _has_board(plan: Plan) -> bool:
-    """Whether TensorBoard files are written.
+    """True if TensorBoard files are written.
 
-    The engine gives W&B only what it also writes there (megatron/training/training.py,
-    training_log: the calls stand below `if writer`).
+    The engine sends W&B only what it also writes there (megatron/training/training.py,
+    training_log: the calls are below `if writer`).
     """
     return plan.spec.monitoring.tensorboard or plan.spec.monitoring.wandb is not None
 
 
 def _data_path(plan: Plan) -> tuple[str, ...] | None:
-    """The blend of prepared data, as weight and path in turn."""
+    """Return the blend of prepared data, as alternating weights and paths."""
     sources = plan.spec.data.sources or ()
     if not sources or any(source.prepared is None for source in sources):
         return None
@@ -108,25 +107,25 @@ def _data_path(plan: Plan) -> tuple[str, ...] | None:
 
 
 def _blend_file(plan: Plan) -> str | None:
-    """The blend that `seatrial data prepare` writes when sources are raw text."""
+    """Return the blend file that `seatrial data prepare` writes, if sources are raw text."""
     sources = plan.spec.data.sources
     raw = sources is not None and any(source.prepared is None for source in sources)
     return f"{plan.data_location}/blend.txt" if raw else None
 
 
 _TOKENIZER_FILES = {".model": "GPTSentencePieceTokenizer", ".tiktoken": "TikTokenizer"}
-"""Which of the engine's tokenizers reads a file of that ending; Hugging Face's read the rest."""
+"""The engine's tokenizer for files with these suffixes; Hugging Face's for all others."""
 
 
 def _tokenizer_type(plan: Plan) -> str:
-    """The engine's class for the plan's tokenizer."""
+    """Return the engine's class for the plan's tokenizer."""
     if not plan.model.tokenizer:
         return "NullTokenizer"
     return _TOKENIZER_FILES.get(Path(plan.model.tokenizer).suffix, "HuggingFaceTokenizer")
 
 
 def _tokenizer(plan: Plan) -> str | None:
-    """The tokenizer's name on the Hub, or its path; Hugging Face's loader wants a directory."""
+    """Return the tokenizer's name on the Hub, or its path. Hugging Face needs a directory."""
     name = tokenizer_name(plan.model.tokenizer)[0]
     if name.endswith("/tokenizer.json"):
         return name.removesuffix("/tokenizer.json")
@@ -197,7 +196,7 @@ FLAGS = (
     ),
     Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
     Flag("make-vocab-size-divisible-by", "", lambda p: VOCAB_MULTIPLE),
-    # Else the engine pads what the tokenizer has, which may be less than the model was given.
+    # Otherwise the engine pads the tokenizer's size, which may be smaller than the model's.
     Flag("padded-vocab-size", "model.dimensions.vocab_size", lambda p: p.model.padded_vocab_size),
     Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
     Flag("moe-router-topk", "model.dimensions.moe.top_k", lambda p: _experts(p, "top_k")),
@@ -222,7 +221,7 @@ FLAGS = (
         "",
         _moe(lambda p: "aux_loss"),
     ),
-    # The engine demands it when a token goes through one expert only.
+    # The engine requires it if each token uses only one expert.
     Flag(
         "moe-router-pre-softmax",
         "",
@@ -233,7 +232,7 @@ FLAGS = (
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
     Flag("data-path", "data.sources", _data_path),
     Flag("data-args-path", "data.sources", _blend_file),
-    # Else the index of a blend is made anew at every start.
+    # Otherwise the index of a blend is rebuilt at every start.
     Flag(
         "data-cache-path",
         "data.location",
@@ -242,7 +241,7 @@ FLAGS = (
     Flag(
         "split",
         "data.split",
-        # The engine's pattern takes digits and a point, and no exponent.
+        # The engine's pattern accepts digits and a point, but no exponent.
         lambda p: ",".join(f"{Decimal(f'{share:g}'):f}" for share in p.spec.data.split),
     ),
     Flag(
@@ -411,12 +410,13 @@ FLAGS = (
         "parallelism.recompute_modules",
         lambda p: tuple(map(str, p.spec.parallelism.recompute_modules)) or None,
     ),
-    # Checkpoints. The same directory is loaded from, so that a restart resumes.
+    # Checkpoints. Load from the same directory, so that a restart resumes.
     Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("load", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("save-interval", "checkpoints.every_steps", lambda p: p.save_every_steps),
     Flag("async-save", "checkpoints.asynchronous", lambda p: p.spec.checkpoints.asynchronous),
-    # Without the first the engine quietly saves in step; its default strategy is another package.
+    # Without the first, the engine silently saves synchronously. Its default strategy needs
+    # another package.
     Flag(
         "use-persistent-ckpt-worker",
         "checkpoints.asynchronous",
@@ -432,10 +432,10 @@ FLAGS = (
         "",
         lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
     ),
-    # Without it a checkpoint of the distributed optimizer loads only in the layout that saved it.
+    # Otherwise a checkpoint of the distributed optimizer loads only in the layout that saved it.
     Flag("dist-ckpt-optim-fully-reshardable", "parallelism.sharding", _sharded),
     Flag("pretrained-checkpoint", "initial_weights", weights_location),
-    # What people see.
+    # Logging.
     Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),
     Flag("log-throughput", "", lambda p: True),
     Flag(
@@ -459,4 +459,4 @@ FLAGS = (
         lambda p: p.spec.monitoring.wandb.entity if p.spec.monitoring.wandb else None,
     ),
 )
-"""Every flag that a plan sets, in the order of the engine's command line."""
+"""All flags that a plan sets, in the order of the command line."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model from the arguments that Megatron has saved with it, and arguments from a model; pure.
+"""Derive a model from the arguments that Megatron saves, and arguments from a model. Pure.
 
-What a class of Hugging Face's cannot express is refused by its name: an export that loads and says
-something else than the engine would be worse than none.
+Features that a Hugging Face class cannot express are rejected by name: an export that loads but
+computes other results than the engine would be worse than none.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ Values = Mapping[str, Any]
 
 ALWAYS_PLAIN = (
     Plain("multi_latent_attention", OFF, "latent attention"),
-    Plain("mtp_num_layers", (None, 0), "layers that predict several tokens"),
-    Plain("hybrid_layer_pattern", (None, ""), "layers of other kinds"),
+    Plain("mtp_num_layers", (None, 0), "multi-token prediction layers"),
+    Plain("hybrid_layer_pattern", (None, ""), "hybrid layers"),
     Plain("heterogeneous_layers_config_path", (None, ""), "layers of different shapes"),
     Plain("experimental_attention_variant", (None, ""), "another kind of attention"),
     Plain("linear_attention_freq", (None,), "linear attention"),
     Plain("attention_output_gate", OFF, "a gate after attention"),
     Plain("softmax_type", (None, "vanilla"), "another softmax"),
-    Plain("window_size", (None,), "attention over a window"),
+    Plain("window_size", (None,), "sliding-window attention"),
     Plain("qk_layernorm", OFF, "normalised queries and keys"),
     Plain("qk_l2_norm", OFF, "normalised queries and keys"),
     Plain("layernorm_zero_centered_gamma", OFF, "norms that add one to their weight"),
@@ -45,30 +45,30 @@ ALWAYS_PLAIN = (
     Plain("use_mup", OFF, "µP's multipliers"),
 )
 ROTARY_PLAIN = (
-    Plain("rotary_percent", (None, 1.0), "rotation of a part of each head"),
-    Plain("rotary_interleaved", OFF, "interleaved rotation"),
+    Plain("rotary_percent", (None, 1.0), "partial rotary embeddings"),
+    Plain("rotary_interleaved", OFF, "interleaved rotary embeddings"),
     Plain("rotary_seq_len_interpolation_factor", (None, 1), "interpolated positions"),
     Plain("no_rope_freq", (None,), "layers without positions"),
 )
 EXPERTS_PLAIN = (
-    Plain("moe_router_pre_softmax", OFF, "a softmax over all experts without renormalising"),
+    Plain("moe_router_pre_softmax", OFF, "a softmax over all experts without renormalisation"),
     Plain("moe_router_score_function", (None, "softmax"), "another score than softmax"),
     Plain("moe_router_topk_scaling_factor", (None, 1.0), "scaled scores"),
-    Plain("moe_router_enable_expert_bias", OFF, "a bias of each expert"),
+    Plain("moe_router_enable_expert_bias", OFF, "expert biases"),
     Plain("moe_router_num_groups", (None,), "groups of experts"),
-    Plain("moe_expert_capacity_factor", (None,), "tokens that are dropped"),
+    Plain("moe_expert_capacity_factor", (None,), "dropped tokens"),
     Plain("moe_shared_expert_intermediate_size", (None, 0), "a shared expert"),
     Plain("moe_layer_freq", (None, 1, "1"), "layers without experts"),
     Plain("moe_latent_size", (None, 0), "latent experts"),
     Plain("moe_apply_probs_on_input", OFF, "scores applied before the expert"),
-    Plain("moe_router_force_load_balancing", OFF, "tokens sent at random"),
-    Plain("moe_router_force_biased", (None,), "tokens sent at random"),
-    Plain("moe_mlp_glu_interleave_size", (None,), "gates woven into the rows"),
+    Plain("moe_router_force_load_balancing", OFF, "random routing"),
+    Plain("moe_router_force_biased", (None,), "random routing"),
+    Plain("moe_mlp_glu_interleave_size", (None,), "interleaved gates"),
 )
 
 
 def model_of_arguments(values: Values, where: str) -> HubModel:
-    """The model that was saved with such arguments; FindingsError where no class has its parts."""
+    """Return the model saved with such arguments. Raises FindingsError if no class supports it."""
     kind = _kind(values, where)
     rules = [*ALWAYS_PLAIN]
     rules += () if kind is HubClass.GPT2 else ROTARY_PLAIN
@@ -86,7 +86,7 @@ def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
 
 
 def _kind(values: Values, where: str) -> HubClass:
-    """The class whose parts the model has."""
+    """Return the class that supports the model."""
     positions = str(values.get("position_embedding_type") or "learned_absolute")
     norm = str(values.get("normalization") or "LayerNorm")
     gated, experts = bool(values.get("swiglu")), bool(values.get("num_experts"))
@@ -96,7 +96,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts == ("learned_absolute", "LayerNorm", "GELU") and not experts:
         return HubClass.GPT2
     said = ", ".join(parts) + (", experts" if experts else "")
-    _refuse(where, f"no class that an export knows has {said} together.", said)
+    _refuse(where, f"no class that export supports has {said} together.", said)
 
 
 def _model(values: Values, kind: HubClass) -> HubModel:
@@ -129,12 +129,12 @@ def _model(values: Values, kind: HubClass) -> HubModel:
 
 
 def _biases(values: Values) -> bool:
-    # The engine turns the switch around when it reads it.
+    # The engine inverts the flag when it parses it.
     return bool(values.get("add_bias_linear", not values.get("disable_bias_linear")))
 
 
 def _activation(values: Values, kind: HubClass) -> HubActivation:
-    """The non-linearity: the engine's fused kernel computes GELU with tanh, its plain one without.
+    """Return the activation. The engine's fused kernel uses tanh GELU, the other exact GELU.
 
     megatron-core 0.19.2, `fusions/fused_bias_gelu.py` and `transformer/mlp.py`.
     """
@@ -145,35 +145,35 @@ def _activation(values: Values, kind: HubClass) -> HubActivation:
 
 
 def _number(value: object) -> float:
-    """A coefficient; of several, which the engine takes as a list, the first."""
+    """Return a coefficient, or the first of a list."""
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     return float(first) if isinstance(first, (int, float)) else 0.0
 
 
 def _refuse_shape(model: HubModel, where: str) -> None:
-    """Refuse what the class of transformers itself refuses, or has no name for."""
+    """Reject shapes that the transformers class rejects or cannot describe."""
     kind = model.kind
     if kind is HubClass.GPT2:
         if model.kv_heads != model.heads:
             _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
         if model.heads * model.head_dim != model.hidden_size:
-            _refuse(where, f"{kind} has heads of hidden size / heads.", str(model.head_dim))
+            _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(model.head_dim))
         if not model.biases:
-            _refuse(where, f"{kind} has biases in every linear layer, and the model none.")
+            _refuse(where, f"{kind} has biases in every linear layer, but the model has none.")
     elif kind is HubClass.MIXTRAL and model.biases:
-        _refuse(where, f"{kind} has no biases, and the model has them.")
+        _refuse(where, f"{kind} has no biases, but the model has them.")
     elif model.hidden_size % model.heads:
-        rule = f"{kind} wants a hidden size ({model.hidden_size}) that its heads divide."
+        rule = f"{kind} requires a hidden size ({model.hidden_size}) divisible by its heads."
         _refuse(where, rule, str(model.heads))
 
 
 def refuse_plan(arguments: Values) -> None:
-    """Refuse the flags of a plan whose model no class has the parts of."""
+    """Reject the flags of a plan whose model no class supports."""
     model_of_arguments({name.replace("-", "_"): value for name, value in arguments.items()}, "")
 
 
 def refuse_shape(shape: ModelShape, where: str) -> None:
-    """Refuse by the record alone what no class has the parts of."""
+    """Reject a model that no class supports, by the record alone."""
     model_of_arguments(
         {
             "num_layers": shape.layers,
@@ -200,7 +200,7 @@ def refuse_shape(shape: ModelShape, where: str) -> None:
 
 
 def arguments_of_model(model: HubModel) -> dict[str, Any]:
-    """The engine's arguments for a model, as far as they describe it."""
+    """Return the engine's arguments that describe a model."""
     gpt2, moe = model.kind is HubClass.GPT2, model.kind is HubClass.MIXTRAL
     values: dict[str, Any] = {
         "num_layers": model.layers,

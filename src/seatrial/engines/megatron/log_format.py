@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events from what Megatron-LM prints, so that a run started without Seatrial can be read too.
+"""Parse the output of Megatron-LM into events, also for a run started without Seatrial.
 
-The words are those of megatron/training/training.py (steps, evaluations, start and end),
+The format is that of megatron/training/training.py (steps, evaluations, start and end),
 checkpointing.py and utils.py (memory) at the tags core_v0.4.0 to core_v0.19.0.
 """
 
@@ -26,10 +26,9 @@ _RANK = re.compile(r" +rank +(?P<rank>[0-9]{1,7}): (?P<time>[0-9.]{1,20})\s*$")
 
 
 class TimerBlock:
-    """Collects the lines of one block."""
+    """Collects the lines of one block of timers."""
 
     def __init__(self, source: str, step: int, time: float) -> None:
-        """Begin with the headline of a process."""
         self.source = source
         self.step = step
         self.time = time
@@ -39,7 +38,7 @@ class TimerBlock:
         self._name = ""
 
     def takes(self, text: str) -> bool:
-        """Whether a line belongs to the block; if so, it is taken in."""
+        """Add a line to the block, and return True if it belongs to it."""
         try:
             return self._takes(text)
         except ValueError:
@@ -49,7 +48,7 @@ class TimerBlock:
         found = _TIMER.match(text)
         if found is not None:
             most = _seconds(found["most"] or found["only"])
-            # Where only the most is printed, nothing is known of the least.
+            # If only the maximum is printed, the minimum is unknown.
             least = [_seconds(found["least"])] if found["least"] else []
             self._spread[found["name"]] = [*least, most]
             return True
@@ -65,7 +64,7 @@ class TimerBlock:
         return True
 
     def values(self) -> dict[str, Any]:
-        """What an event tells of the block; empty where it has no timers."""
+        """Return the values of the block's event; empty if it has no timers."""
         timers: dict[str, Any] = dict(self._spread)
         ranks = {name: sum_up_named(pairs) for name, pairs in self._ranks.items()}
         timers |= {name: [figure.least, figure.most] for name, figure in ranks.items()}
@@ -76,7 +75,7 @@ class TimerBlock:
 
 
 def _seconds(milliseconds: str) -> float:
-    """Seconds, rounded to what the engine prints."""
+    """Convert to seconds, rounded to the engine's precision."""
     return round(float(milliseconds) / 1000, 7)
 
 
@@ -99,30 +98,29 @@ _MEMORY = re.compile(
     r"\[Rank ([0-9]{1,7})\] \([^)0-9]{0,100}([0-9]{1,15})[^)]{0,100}\) memory \(MB\) (.*)"
 )
 _LAST = 1e11
-"""Seconds since 1970 that no log reaches."""
+"""Upper limit of valid times, in seconds since 1970."""
 _MIB = 2**20
-"""The engine divides by 1024 twice and calls it MB."""
+"""The engine's unit, which it calls MB."""
 
 _NOTHING: tuple[Event, ...] = ()
 
 
 class MegatronLog:
-    """Reads lines one by one; what it remembers does not grow with their number.
+    """Parses line by line, with bounded memory.
 
-    A line whose wrapping has no time gets the engine's own, taken as UTC, and where there is
-    none either, the time of the line before and what the step took.
+    A line without a timestamp from its wrapper gets the engine's own time, taken as UTC. If there
+    is none either, it gets the time of the line before plus the duration of the step.
     """
 
     marks = (b"iteration", b"across ranks (ms):", b"] datetime: ")
-    """A line without one of these tells nothing, unless something is open."""
+    """A line without one of these is irrelevant, unless a block is open."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line may tell something without a mark."""
+        """True if the next line may be relevant without a mark."""
         return self._block is not None
 
     def __init__(self) -> None:
-        """Begin before the first line."""
         self._layout = StepLayout()
         self._dates = Dates()
         self._clock = 0.0
@@ -134,7 +132,7 @@ class MegatronLog:
         self._handed_over: set[int] = set()
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """The events of one line; none for most lines, and never an error."""
+        """Parse one line and return its events; empty for most lines. Never raises."""
         if self._block is not None:
             return self._in_block(line)
         if b"elapsed time per iteration" in line:
@@ -148,12 +146,12 @@ class MegatronLog:
         return _NOTHING
 
     def close(self) -> tuple[Event, ...]:
-        """What is still open at the end of the log."""
+        """Return the event of the block that is open at the end of the log."""
         block, self._block = self._block, None
         return _NOTHING if block is None else _told(block)
 
     def _of_iteration(self, line: bytes) -> tuple[Event, ...]:
-        """A line that speaks of an iteration."""
+        """Parse a line that mentions an iteration."""
         read = _read(line)
         if b"memory (MB)" in line:
             return self._memory(read)
@@ -164,12 +162,12 @@ class MegatronLog:
         return self._moment(read) if b"] datetime: " in line else _NOTHING
 
     def _in_block(self, line: bytes) -> tuple[Event, ...]:
-        """A line while a block of timers is open: one of its own, another process's, or its end."""
+        """Parse a line while a block is open: its own, another process's, or its end."""
         block = self._block
         read = _read(line)
         if block is None or (block.source == read.source and block.takes(read.text)):
             return _NOTHING
-        # A block may be followed by another; a process's next line of another kind ends it too.
+        # Another block may follow. A line of another kind from the same process ends the block too.
         if block.source != read.source and block.foreign < FOREIGN:
             block.foreign += 1
             self._block = None
@@ -186,7 +184,7 @@ class MegatronLog:
         return _NOTHING
 
     def _stepped(self, read: LogLine) -> tuple[Event, ...]:
-        """The line of a step."""
+        """Parse the line of a step."""
         line = self._layout.read(read.text)
         if line is None:
             return _NOTHING
@@ -201,7 +199,7 @@ class MegatronLog:
         return (Event(EventKind.STEP, step, self._at(when), values),)
 
     def _checkpoint(self, read: LogLine) -> tuple[Event, ...]:
-        """A checkpoint is begun, handed over, written or loaded."""
+        """Parse the start, handover, end or load of a checkpoint."""
         found = _SAVE.search(read.text)
         when = self._at(_time(read))
         if found is None:
@@ -211,7 +209,7 @@ class MegatronLog:
             return _NOTHING
         step = int(found["step"])
         if found["what"].startswith("saving"):
-            # A save that never ended is no reason to remember more and more.
+            # Keep only one, so that unfinished saves do not accumulate.
             self._saving = {step: when}
             return _NOTHING
         if found["what"].startswith("successfully") and step in self._handed_over:
@@ -227,7 +225,7 @@ class MegatronLog:
         return (Event(EventKind.SAVE, step, when, values),)
 
     def _evaluation(self, read: LogLine) -> tuple[Event, ...]:
-        """The loss on data that is not trained on."""
+        """Parse the loss on validation or test data."""
         found = _EVALUATION.search(read.text)
         loss = None if found is None else _number(found["loss"])
         if found is None or loss is None:
@@ -241,7 +239,7 @@ class MegatronLog:
         return (Event(EventKind.EVALUATION, step, self._at(_time(read)), values),)
 
     def _memory(self, read: LogLine) -> tuple[Event, ...]:
-        """Device memory of one rank."""
+        """Parse the device memory of one rank."""
         found = _MEMORY.search(read.text)
         if found is None:
             return _NOTHING
@@ -254,7 +252,7 @@ class MegatronLog:
         return (Event(EventKind.MEMORY, int(found[2]), self._at(_time(read)), values),)
 
     def _moment(self, read: LogLine) -> tuple[Event, ...]:
-        """Training begins or ends."""
+        """Parse the start or end of training."""
         found = _MOMENT.search(read.text)
         if found is None:
             return _NOTHING
@@ -268,8 +266,8 @@ class MegatronLog:
         return (Event(EventKind.EXIT, self._step, when, values),)
 
     def _at(self, when: float | None) -> float:
-        """The time of a line, which becomes the newest known."""
-        # A garbled step may claim any number of seconds; the clock stays one.
+        """Return the time of a line, and remember it as the newest."""
+        # A garbled step may contain any number of seconds; ignore implausible ones.
         if when is not None and 0 <= when < _LAST:
             self._clock = when
         return self._clock
@@ -277,12 +275,12 @@ class MegatronLog:
 
 def _read(line: bytes) -> LogLine:
     text = line.decode("utf-8", "replace").rstrip("\r\n")
-    # As the engine prints a step; nothing stands before it.
+    # A step as the engine prints it, without a wrapper.
     return LogLine(text, None, "") if text.startswith((" [2", " it")) else unwrap(text)
 
 
 def _time(read: LogLine) -> float | None:
-    """The wrapping's time, or that in brackets which the engine prints before its words."""
+    """Return the wrapper's time, or the engine's own in brackets."""
     if read.time is not None:
         return read.time
     own = _OWN_TIME.match(read.text.lstrip())
@@ -290,7 +288,7 @@ def _time(read: LogLine) -> float | None:
 
 
 def _told(block: TimerBlock) -> tuple[Event, ...]:
-    """The event of a block that has ended."""
+    """Return the event of a finished block."""
     values = block.values()
     return (Event(EventKind.TIMERS, block.step, block.time, values),) if values else _NOTHING
 

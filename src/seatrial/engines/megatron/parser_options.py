@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's own options, as its parser defines them: names, types and choices."""
+"""Megatron's options as its parser defines them: names, types and choices."""
 
 import re
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from pathlib import Path
 from seatrial.spec.engine import OptionValue
 
 VERSION = "0.19.2"
-"""The version of megatron-core that the options are of."""
+"""The megatron-core version of the options."""
 
 
 class Takes(StrEnum):
-    """What follows an option on the engine's command line."""
+    """The values that follow an option on the command line."""
 
     SWITCH = "switch"
-    """Nothing: it is given or not."""
+    """None: the option is present or absent."""
     TOGGLE = "toggle"
-    """Nothing: it is given, or the same with `no-` before it."""
+    """None: the option is present, or the same with the prefix `no-`."""
     VALUE = "value"
     """One value."""
     LIST = "list"
@@ -35,10 +35,10 @@ class Option:
     kind: str = "any"
     """The type of its values: one of `KINDS`, or any."""
     choices: tuple[str, ...] = ()
-    """The values it takes; empty when they are not listed."""
+    """The allowed values; empty if they are not listed."""
 
     def value_fix(self, value: OptionValue) -> str:
-        """What to write instead; empty if the value is one that the engine's parser takes."""
+        """Return how to fix a value; empty if the engine's parser accepts it."""
         if self.takes in (Takes.SWITCH, Takes.TOGGLE):
             return "" if isinstance(value, bool) else "Write true or false."
         if isinstance(value, bool):
@@ -60,7 +60,7 @@ KINDS = {
     "ints": re.compile(rf"[()]*{_INT}(,{_INT})*[()]*"),
     "pattern": re.compile(rf"{_INT}|(?=.*\[)[\[\]()+*,\d\s]+"),
 }
-"""How values of each type look on a command line."""
+"""The form of each type's values on a command line."""
 FIXES = {
     "int": "Write a whole number.",
     "float": "Write a number.",
@@ -71,7 +71,7 @@ FIXES = {
 
 @cache
 def known_options() -> dict[str, Option]:
-    """Every option of the engine, from the list that was read off its own parser."""
+    """Return every option of the engine, from the list extracted from its parser."""
     text = (Path(__file__).parent / "options.txt").read_text()
     found = {}
     for line in text.splitlines():

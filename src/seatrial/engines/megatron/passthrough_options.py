@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of Megatron's own options a spec may pass through, and which a field of it covers."""
+"""Which of Megatron's options a spec may set directly, and which a field covers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,119 +24,119 @@ EQUIVALENT = {
     "use-torch-fsdp2": "parallelism.sharding",
     "recompute-activations": "parallelism.recompute",
     "finetune": "initial_weights",
-    # Names that the engine has given up: it refuses them and says which replaces them.
+    # Removed names: the engine rejects them and names the replacement.
     "batch-size": "training.micro_batch_size",
     "warmup": "training.learning_rate.warmup",
     "model-parallel-size": "parallelism.tp_size",
     "checkpoint-activations": "parallelism.recompute",
-    # Other names of the same argument.
+    # Aliases of the same argument.
     "persistent-save-interval": "checkpoints.every_steps",
     "encoder-seq-length": "training.sequence_length",
     "decoder-seq-length": "training.sequence_length",
-    # The engine would delete what keep_last promises to keep.
+    # The engine would delete checkpoints that keep_last keeps.
     "save-retain-interval": "checkpoints.keep_every_steps",
 }
-"""Options that we never set, because a field of the spec says the same through another one."""
+"""Options that Seatrial never sets, because a field of the spec sets an equivalent one."""
 
 MODELLED = {flag.name: flag.field for flag in FLAGS if flag.field} | EQUIVALENT
-"""Options that a spec sets through a field of its own, and that field."""
+"""Options that a field of the spec sets, with that field."""
 
 
 DERIVED = {
-    "no-pad-vocab-size": "the vocabulary is padded by the plan",
-    "disable-pad-vocab-size": "the vocabulary is padded by the plan",
-    "make-vocab-size-divisible-by": "the vocabulary is padded by the plan",
-    "encoder-num-layers": "the layers are those of the model",
-    "decoder-num-layers": "the layers are those of the model",
-    "mtp-num-layers": "its layers are not counted by the plan",
-    "multi-latent-attention": "its parameters are not counted by the plan",
-    "squared-relu": "the activation is that of the model",
-    "hybrid-layer-pattern": "the layers are those of the model",
-    "hybrid-override-pattern": "the layers are those of the model",
-    "mtp-hybrid-override-pattern": "the layers are those of the model",
-    "is-hybrid-model": "the layers are those of the model",
-    "heterogeneous-layers-config-path": "the layers are those of the model",
-    "heterogeneous-layers-config-encoded-json": "the layers are those of the model",
-    "quick-geglu": "the activation is that of the model",
-    "experimental-attention-variant": "its parameters are not counted by the plan",
-    "linear-attention-freq": "its parameters are not counted by the plan",
-    "moe-latent-size": "its parameters are not counted by the plan",
-    "tensor-parallel-num-weight-shards": "the weights are split as the plan says",
-    "expert-tensor-parallel-num-weight-shards": "the weights are split as the plan says",
-    "recompute-method": "the plan counts the memory of recomputing each layer by itself",
-    "recompute-num-layers": "the plan counts the memory of recomputing each layer by itself",
-    "use-tp-pp-dp-mapping": "the order of ranks is that of the plan",
-    "pipeline-model-parallel-layout": "the stages are those of the plan",
-    "rampup-batch-size": "the plan counts steps of one batch size",
-    "step-batch-size-schedule": "the plan counts steps of one batch size",
-    "eval-global-batch-size": "the plan counts the samples of an evaluation",
-    "eval-micro-batch-size": "the plan counts the samples of an evaluation",
-    "full-validation": "the plan counts the samples of an evaluation",
-    "start-eval-at-iter": "the plan counts the samples of an evaluation",
+    "no-pad-vocab-size": "the plan pads the vocabulary",
+    "disable-pad-vocab-size": "the plan pads the vocabulary",
+    "make-vocab-size-divisible-by": "the plan pads the vocabulary",
+    "encoder-num-layers": "the model sets the layers",
+    "decoder-num-layers": "the model sets the layers",
+    "mtp-num-layers": "the plan does not count its layers",
+    "multi-latent-attention": "the plan does not count its parameters",
+    "squared-relu": "the model sets the activation function",
+    "hybrid-layer-pattern": "the model sets the layers",
+    "hybrid-override-pattern": "the model sets the layers",
+    "mtp-hybrid-override-pattern": "the model sets the layers",
+    "is-hybrid-model": "the model sets the layers",
+    "heterogeneous-layers-config-path": "the model sets the layers",
+    "heterogeneous-layers-config-encoded-json": "the model sets the layers",
+    "quick-geglu": "the model sets the activation function",
+    "experimental-attention-variant": "the plan does not count its parameters",
+    "linear-attention-freq": "the plan does not count its parameters",
+    "moe-latent-size": "the plan does not count its parameters",
+    "tensor-parallel-num-weight-shards": "the plan sets how weights are split",
+    "expert-tensor-parallel-num-weight-shards": "the plan sets how weights are split",
+    "recompute-method": "the plan's memory is for recomputing each layer separately",
+    "recompute-num-layers": "the plan's memory is for recomputing each layer separately",
+    "use-tp-pp-dp-mapping": "the plan sets the order of ranks",
+    "pipeline-model-parallel-layout": "the plan sets the stages",
+    "rampup-batch-size": "the plan assumes a constant batch size",
+    "step-batch-size-schedule": "the plan assumes a constant batch size",
+    "eval-global-batch-size": "the plan sets the samples of an evaluation",
+    "eval-micro-batch-size": "the plan sets the samples of an evaluation",
+    "full-validation": "the plan sets the samples of an evaluation",
+    "start-eval-at-iter": "the plan sets the samples of an evaluation",
     "yaml-cfg": "the engine would read everything from another file",
     "use-checkpoint-args": "the engine would take everything from a checkpoint",
-    "skip-train": "the plan is one of training",
-    "ckpt-convert-format": "the engine would convert a checkpoint and end",
-    "ckpt-convert-save": "the engine would convert a checkpoint and end",
+    "skip-train": "the plan is for training",
+    "ckpt-convert-format": "the engine would convert a checkpoint and exit",
+    "ckpt-convert-save": "the engine would convert a checkpoint and exit",
     "adlr-autoresume": "it needs a package that NVIDIA has not published",
     "sft": "the worker trains on whole documents",
     "fim-data": "the worker trains on whole documents",
     "dataloader-inter-document-masking": "the worker attends over whole sequences",
-    "hybrid-context-parallel": "the worker cuts every sequence alike",
+    "hybrid-context-parallel": "the worker splits every sequence in the same way",
     "per-dataset-sequences-path": "the worker counts sequences itself",
-    "check-for-spiky-loss": "the worker does not look for it",
+    "check-for-spiky-loss": "the worker does not support it",
     "logits-load-dir": "the worker has no distillation loss",
-    "inprocess-restart": "the worker does not wrap the training in one",
+    "inprocess-restart": "the worker does not support it",
     "perform-rl-step": "the worker pretrains",
     "vision-pretraining": "the worker pretrains on text",
-    # A restart must go on as if nothing had happened; without these the engine starts afresh.
-    "no-save-optim": "a restarted run would go on without its optimizer's state",
-    "no-load-optim": "a restarted run would go on without its optimizer's state",
-    "load-main-params-from-ckpt": "a restarted run would go on without its optimizer's state",
-    "no-save-rng": "a restarted run would draw other random numbers",
-    "no-load-rng": "a restarted run would draw other random numbers",
-    "ckpt-step": "a restarted run would go back to that step every time",
-    "enable-msc": "files of checkpoints would be written past the digests of their ranks",
+    # A restart must be transparent. With these options, the engine would lose state.
+    "no-save-optim": "a restarted run would lose its optimizer state",
+    "no-load-optim": "a restarted run would lose its optimizer state",
+    "load-main-params-from-ckpt": "a restarted run would lose its optimizer state",
+    "no-save-rng": "a restarted run would use other random numbers",
+    "no-load-rng": "a restarted run would use other random numbers",
+    "ckpt-step": "every restart would go back to that step",
+    "enable-msc": "checkpoint files would have no digests",
     **dict.fromkeys(
         (
             *("non-persistent-ckpt-type", "non-persistent-save-interval"),
             *("non-persistent-global-ckpt-dir", "non-persistent-local-ckpt-dir"),
             *("non-persistent-local-ckpt-algo", "replication"),
         ),
-        "a restart would go on from a checkpoint that nothing has verified",
+        "a restart would resume from an unverified checkpoint",
     ),
-    "ckpt-format": "the format of checkpoints is the plan's",
-    "dist-ckpt-format": "the format of checkpoints is the plan's",
+    "ckpt-format": "the plan sets the checkpoint format",
+    "dist-ckpt-format": "the plan sets the checkpoint format",
     "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in another layout",
 }
-"""Options that would make what the plan says untrue, and why."""
+"""Options that would contradict the plan, with the reason."""
 
 PLANNED_VALUES = {
-    "optimizer": (("adam",), "the plan counts the memory and the time of Adam"),
+    "optimizer": (("adam",), "the plan assumes the memory and the time of Adam"),
     "transformer-impl": (
         ("local", "transformer_engine"),
-        "layers that are made for inference cannot be trained",
+        "inference layers cannot be trained",
     ),
 }
-"""Options of which the plan is true for some values alone: those, and why."""
+"""Options for which the plan holds only with some values: those values, and the reason."""
 
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
-    """What is wrong with options that a spec passes through."""
+    """Check the options that a spec passes to Megatron."""
     found = (_problem(name, value) for name, value in options.items())
     return [problem for problem in found if problem is not None]
 
 
 def _problem(name: str, value: OptionValue) -> Problem | None:
-    """What is wrong with one option, if anything."""
+    """Check one option; None if it is correct."""
     option = name.replace("_", "-")
     field = f"engine.options.{name}"
     if option in MODELLED:
         elsewhere = MODELLED[option]
         fix = f"Set {elsewhere} instead."
         if elsewhere.startswith("model.dimensions"):
-            fix = f"Set {elsewhere} instead; a preset is replaced by its dimensions for that."
-        rule = f"{name} is what {elsewhere} says."
+            fix = f"Set {elsewhere} instead; this replaces a preset by its dimensions."
+        rule = f"{elsewhere} already sets {name}."
         return Problem(EngineCode.MODELLED_OPTION, field, rule, fix)
     if option in DERIVED:
         rule = f"{name} would contradict the plan: {DERIVED[option]}."
@@ -151,7 +151,7 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
         values, reason = PLANNED_VALUES[option]
         if str(value) in known.choices and str(value) not in values:
             rule = f"{name}: {value} would contradict the plan: {reason}."
-            fix = f"Write {' or '.join(values)}, or remove it."
+            fix = f"Use {' or '.join(values)}, or remove it."
             return Problem(EngineCode.DERIVED_OPTION, field, rule, fix)
         known = replace(known, choices=values)
     fix = known.value_fix(value)

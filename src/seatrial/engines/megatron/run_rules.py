@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about a run that only Megatron has: variables, options beside the plan, widths in FP8."""
+"""Rules specific to Megatron: variables, options that contradict the plan, widths in FP8."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
 MULTIPLES = {Precision.FP8: 16, Precision.MXFP8: 32}
-"""What the widths of matrices have to be multiples of: Transformer Engine says so when it stops,
-and a block of mxfp8 has 32 numbers."""
+"""Required multiples of matrix widths: Transformer Engine states its own in its error, and a
+block of mxfp8 has 32 numbers."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-"""How many queues a process has to its GPU."""
+"""The number of queues between a process and its GPU."""
 BEFORE_BLACKWELL = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
 ATTENTION = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 """Variables that Megatron sets for its attention backend, and asserts (transformer_config)."""
@@ -26,7 +26,7 @@ OVERLAP = "overlap-moe-expert-parallel-comm"
 
 
 def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
-    """What Megatron's own validation, or Transformer Engine, would stop at."""
+    """Return what Megatron's own validation or Transformer Engine would reject."""
     return [
         *_connections(plan, generation),
         *_attention(plan),
@@ -36,7 +36,7 @@ def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
 
 
 def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
-    """Megatron insists on how many connections a process has to its GPU."""
+    """Check the number of connections of a process to its GPU, which Megatron enforces."""
     value = plan.spec.cluster.env.get(CONNECTIONS)
     rule = ""
     if plan.sharding is Sharding.FSDP:
@@ -44,11 +44,11 @@ def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
             rule = "Megatron's FSDP needs more than one connection, or the variable unset."
     elif value != "1" and generation in BEFORE_BLACKWELL and _cuts_layers(plan):
         rule = (
-            "with tensor or context parallelism Megatron demands 1 on GPUs before Blackwell: "
-            "communication has to be issued in order."
+            "with tensor or context parallelism Megatron requires 1 on GPUs before Blackwell: "
+            "communication must be issued in order."
         )
     if rule and value is not None:
-        fix = "Remove the line: Seatrial sets what the layout needs."
+        fix = "Remove the line: Seatrial sets the value that the layout needs."
         yield RunProblem(CheckCode.CONNECTIONS, f"cluster.env.{CONNECTIONS}", rule, fix, value)
 
 
@@ -57,21 +57,21 @@ def _cuts_layers(plan: Plan) -> bool:
 
 
 def _attention(plan: Plan) -> Iterator[RunProblem]:
-    """Variables that Megatron sets for its attention, and stops at where they differ."""
+    """Check the variables that Megatron sets for its attention, and rejects if they differ."""
     if any(name.replace("_", "-") == "attention-backend" for name in plan.spec.engine.options):
         return
     for name in ATTENTION:
         value = plan.spec.cluster.env.get(name)
         if value is not None and value != "1":
-            rule = f"Megatron sets {name} to 1 for its default attention backend, and stops where "
-            fix = "Remove the line; the option attention-backend chooses another."
+            rule = f"Megatron sets {name} to 1 for its default attention backend, and fails if "
+            fix = "Remove the line; the option attention-backend selects another."
             yield RunProblem(
                 CheckCode.ENGINES_OWN, f"cluster.env.{name}", f"{rule}it is {value}.", fix, value
             )
 
 
 def _options(plan: Plan) -> Iterator[RunProblem]:
-    """Options that Megatron refuses beside the rest of the plan, or would not read."""
+    """Check options that Megatron rejects with this plan, or would ignore."""
     written = {name.replace("_", "-"): name for name in plan.spec.engine.options}
     if not written:
         return
@@ -93,8 +93,7 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
         yield RunProblem(
             CheckCode.OPTION_AGAINST,
             f"engine.options.{OVERLAP}",
-            "the traffic of the experts cannot be overlapped where every layer is computed again "
-            "(recompute: full).",
+            "expert communication cannot be overlapped with full recomputation (recompute: full).",
             "Set parallelism.recompute=selective, or remove it.",
             "true",
             "parallelism.recompute=selective",
@@ -102,7 +101,7 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
 
 
 def _of_experts(plan: Plan) -> Iterator[RunProblem]:
-    """Options about experts, for a model without any."""
+    """Warn about expert options for a model without experts."""
     if plan.model.architecture.is_moe:
         return
     for name, value in plan.spec.engine.options.items():
@@ -111,7 +110,7 @@ def _of_experts(plan: Plan) -> Iterator[RunProblem]:
             yield RunProblem(
                 CheckCode.OPTION_AGAINST,
                 f"engine.options.{name}",
-                "the model has no experts, so that nothing reads it.",
+                "the model has no experts, so it has no effect.",
                 "Remove it.",
                 str(value),
                 is_warning=True,
@@ -119,9 +118,9 @@ def _of_experts(plan: Plan) -> Iterator[RunProblem]:
 
 
 def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
-    """CUDA graphs in segments of memory that grow, with buffers that NCCL registers."""
+    """Reject CUDA graphs with expandable segments and buffers that NCCL registers."""
     env = plan.spec.cluster.env
-    # As the engine's own validate_args has it (megatron-core 0.19.2).
+    # As in the engine's validate_args (megatron-core 0.19.2).
     graphs = passed.word("cuda-graph-impl") == "transformer_engine"
     growing = "expandable_segments:True" in env.get(SEGMENTS, "")
     if not graphs or not growing or env.get(REGISTER) == "0":
@@ -129,16 +128,16 @@ def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
     yield RunProblem(
         CheckCode.OPTION_AGAINST,
         f"cluster.env.{SEGMENTS}",
-        "NCCL registers the buffers of a CUDA graph, which segments that grow move: the engine "
-        "stops.",
-        f'Set cluster.env.{REGISTER}="0", or leave one of the two out.',
+        "NCCL registers the buffers of a CUDA graph, but expandable segments can move: the engine "
+        "fails.",
+        f'Set cluster.env.{REGISTER}="0", or omit one of the two.',
         env[SEGMENTS],
         f'cluster.env.{REGISTER}="0"',
     )
 
 
 def _widths(plan: Plan) -> Iterator[RunProblem]:
-    """Widths that the matrix products of the precision do not take."""
+    """Check widths that matrix products of the precision do not support."""
     multiple = MULTIPLES.get(plan.spec.training.precision)
     if multiple is None or plan.spec.model.dimensions is None:
         return
@@ -151,8 +150,8 @@ def _widths(plan: Plan) -> Iterator[RunProblem]:
             yield RunProblem(
                 CheckCode.WIDTHS,
                 f"model.dimensions.{name}",
-                f"{width:,} on {tp} ranks is no multiple of {multiple}, which matrix products in "
-                f"{plan.spec.training.precision} need.",
+                f"{width:,} on {tp} ranks is not a multiple of {multiple}, which matrix products "
+                f"in {plan.spec.training.precision} need.",
                 f"Use {fitting}, or training.precision=bf16.",
                 str(width),
                 f"model.dimensions.{name}={fitting}",

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a step's line: taken apart by labels once, and by one pattern from then on.
+"""The fields of a step's log line, parsed by labels first and with one pattern afterwards.
 
-A run prints the same labels in the same order for weeks. A pattern made of them reads a line three
-times as fast as taking it apart does, and a line that it does not fit is taken apart again.
+A run prints the same labels in the same order for weeks. A pattern made from them parses a line
+three times as fast. Lines that do not match it are parsed by labels again.
 """
 
 import re
@@ -42,10 +42,10 @@ FIELDS: dict[str, tuple[str, Callable[[str], Number]]] = {
     "samples per second": ("samples_per_second", float),
     "TFLOPs": ("tflops_per_gpu", float),
 }
-"""Our name of each field, and how its text becomes a number."""
+"""Our name of each field, and the conversion of its text to a number."""
 
 REQUIRED = "seconds"
-"""Without its time a line is no step's line."""
+"""A line without its time is not a step's line."""
 
 
 _HEAD = (
@@ -59,7 +59,7 @@ _DEFAULTS: dict[str, Any] = {"loss": None, "grad_norm": None, "learning_rate": N
 
 
 class StepLine(NamedTuple):
-    """What a step's line tells."""
+    """The content of a step's line."""
 
     date: str | None
     """The engine's own date and time."""
@@ -69,10 +69,9 @@ class StepLine(NamedTuple):
 
 
 class StepLayout:
-    """Reads the lines of steps, remembering the labels of the last one."""
+    """Parses the lines of steps, and remembers the labels of the last one."""
 
     def __init__(self) -> None:
-        """Begin without a pattern."""
         self._pattern: re.Pattern[str] | None = None
         self._names: tuple[str, ...] = ()
         self._converters: tuple[Any, ...] = ()
@@ -81,7 +80,7 @@ class StepLayout:
         self._labels: list[str] = []
 
     def read(self, text: str) -> StepLine | None:
-        """What a line tells; nothing when it is no step's line, or a garbled one."""
+        """Parse a line; None if it is not a step's line, or garbled."""
         if self._pattern is not None:
             found = self._pattern.match(text)
             if found is not None:
@@ -92,7 +91,7 @@ class StepLayout:
         return self._taken_apart(text)
 
     def _matched(self, groups: tuple[str, ...]) -> StepLine:
-        """The line that fits the pattern."""
+        """Return the values of a line that matches the pattern."""
         converted = [make(text) for make, text in zip(self._converters, groups[3:], strict=True)]
         values = dict(zip(self._names, converted, strict=True))
         values.update(self._absent)
@@ -102,7 +101,7 @@ class StepLayout:
         return StepLine(groups[0], int(groups[1]), values)
 
     def _taken_apart(self, text: str) -> StepLine | None:
-        """The line taken apart by its labels, which the next line probably has too."""
+        """Parse a line by its labels, which the next line probably has too."""
         place = _ANYWHERE.search(text)
         if place is None:
             return None
@@ -111,7 +110,7 @@ class StepLayout:
         if head is None:
             return None
         values, other, labels = dict(_DEFAULTS), {}, []
-        # What no bar follows was cut off: half a number would look like a whole one.
+        # Drop a field without a bar after it: it may be truncated, and still look like a number.
         for part in text[head.end() :].split("|")[:-1]:
             label, _, value = part.partition(":")
             label = label.strip()
@@ -123,8 +122,8 @@ class StepLayout:
                 elif label:
                     other[label] = make(value)
             except ValueError:
-                # Another rank may print into the middle of a line; a field that only a newer
-                # engine knows may be no number.
+                # Another rank may print into the middle of a line, and a field of a newer engine
+                # may not be a number.
                 if name:
                     return None
         if REQUIRED not in values:
@@ -136,8 +135,8 @@ class StepLayout:
         return StepLine(head["date"], int(head[2]), values)
 
     def _learn(self, labels: list[str], other: dict[str, Any]) -> None:
-        """Make the pattern of lines with these labels, where each is there once and a number."""
-        # Making it costs as much as taking a hundred lines apart, so only for what comes twice.
+        """Make the pattern for lines with these labels, if each occurs once and is a number."""
+        # Compiling costs as much as parsing a hundred lines, so only for labels that repeat.
         before, self._labels = self._labels, labels
         if labels != before:
             return

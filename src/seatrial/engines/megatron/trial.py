@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine is told in drills on a CPU, and what its validation is told of production."""
+"""The engine's arguments in drills on a CPU, and for the validation of a production run."""
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
@@ -8,13 +8,13 @@ from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
 
 CPU_ARGUMENTS: Arguments = {
-    # Layers without Transformer Engine, and ours where those lack something.
+    # Layers without Transformer Engine, and Seatrial's own where those lack something.
     "transformer-impl": "local",
     "spec": ("seatrial.worker.megatron.cpu.layers", "gpt_spec"),
     "attention-backend": "unfused",
     "distributed-backend": "gloo",
     "use-cpu-initialization": True,
-    # Fused kernels that exist only for a GPU.
+    # Fused kernels that exist only for GPUs.
     "no-gradient-accumulation-fusion": True,
     "no-masked-softmax-fusion": True,
     "no-bias-dropout-fusion": True,
@@ -23,12 +23,12 @@ CPU_ARGUMENTS: Arguments = {
     "no-persist-layer-norm": True,
     "no-rope-fusion": True,
     "moe-grouped-gemm": None,
-    # The layers without Transformer Engine want the mask that it makes itself.
+    # Local layers need the mask that Transformer Engine creates itself.
     "no-create-attention-mask-in-dataloader": None,
-    # Loading in the process itself keeps the order of random draws.
+    # Loading in the same process keeps the order of random draws.
     "num-workers": 0,
 }
-"""Flags that replace a GPU's kernels and transport; only rounding changes by them."""
+"""Flags that replace GPU kernels and transport. They change only rounding."""
 
 
 STAGE_ARGUMENTS = (
@@ -37,13 +37,13 @@ STAGE_ARGUMENTS = (
     "account-for-embedding-in-pipeline-split",
     "account-for-loss-in-pipeline-split",
 )
-"""What makes stages uneven, which one stage alone cannot be."""
+"""Arguments for uneven stages, which do not apply to a single stage."""
 
 
 def production_arguments(plan_arguments: Arguments) -> Arguments:
-    """The arguments for the engine's verdict: the plan's own, without what validation would load.
+    """Return the plan's arguments for the engine's verdict, without files that it would load.
 
-    The layers are the engine's local ones, because Transformer Engine needs a GPU to be imported.
+    The layers are the engine's local ones, because importing Transformer Engine needs a GPU.
     """
     return plan_arguments | {
         "tokenizer-type": "NullTokenizer",
@@ -57,15 +57,15 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
-    """The twin's own arguments, and what a CPU and a drill need."""
+    """Return the twin's arguments, adapted to a CPU and a drill."""
     arguments = engine_arguments(plan) | CPU_ARGUMENTS
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
-        # From its default of 2^32 the loss scale would skip every step of so short a run.
+        # With the default of 2^32, the loss scale would skip every step of such a short run.
         arguments["initial-loss-scale"] = 4096
     arguments["tensorboard-dir"] = None
-    # Indices for so short a sequence do not belong beside the user's data.
+    # Keep indices for such short sequences away from the user's data.
     arguments["data-cache-path"] = f"{trial.directory}/index-cache"
     if trial.checkpoints:
         arguments |= {"save": trial.checkpoints, "load": trial.checkpoints}
@@ -75,7 +75,7 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
 
 
 def _resharded(plan: Plan, other: Resharding) -> Arguments:
-    """What loads a save in another layout and goes on without saving."""
+    """Load a save in another layout, and continue without saving."""
     layout = other.layout
     arguments: Arguments = {
         "ckpt-step": other.step,
@@ -129,9 +129,9 @@ FOR_ONE_RANK: Arguments = {
     "data-cache-path": None,
     "mock-data": True,
 }
-"""What turns a run's arguments into those of one rank in fp32 that saves nothing."""
+"""Changes a run's arguments to one rank in fp32 without saving."""
 
 
 def one_rank_arguments(arguments: Arguments) -> Arguments:
-    """The flags for the engine's own logits."""
+    """Return the flags for the engine's logits."""
     return arguments | FOR_ONE_RANK | {"global-batch-size": arguments["micro-batch-size"]}

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of Megatron's holds which tensor of Hugging Face's, by class; data.
+"""Which tensor of Megatron holds which Hugging Face tensor, by class. Data only.
 
-The engine stacks layers: `decoder.layers.X` has the layer as its first axis, and an expert's
-tensor the expert as its second. Its names are those of megatron-core 0.19.2, the same for its local
-layers and for Transformer Engine's but where `also` says otherwise. Those of Hugging Face are of
-transformers 5.22.2, in the form that files have (`conversion_mapping.py` renames Mixtral's while
-loading).
+The engine stacks layers: `decoder.layers.X` has the layer as its first axis, and an expert's tensor
+has the expert as its second. The names are those of megatron-core 0.19.2, the same for its local
+layers and for Transformer Engine's, except where `also` is set. Hugging Face names are those of
+transformers 5.22.2, as in files (`conversion_mapping.py` renames Mixtral's while loading).
 """
 
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
@@ -110,7 +109,7 @@ GPT2_LAYER = (
 
 
 def entries(model: HubModel) -> tuple[MappedTensor, ...]:
-    """Every tensor that a model has, those of one engine's tensor one after the other."""
+    """Return every tensor of a model, grouped by the engine's tensor."""
     output = () if model.tied_embeddings else LLAMA_OUTPUT
     if model.kind is HubClass.GPT2:
         return (*GPT2_ENDS, *GPT2_LAYER, *output)
@@ -128,5 +127,5 @@ EMPTY_OBJECTS = {
                        "self_attention.core_attention", "pre_mlp_layernorm",
                        "mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"),
 }  # fmt: skip
-"""Modules of a layer of which the engine, or Transformer Engine, asks for a state beside their
-weights. It is empty where nothing is quantised, but a load fails where it is absent."""
+"""Modules of a layer for which the engine or Transformer Engine expects state in addition to
+weights. Without quantisation it is empty, but a load fails if it is absent."""

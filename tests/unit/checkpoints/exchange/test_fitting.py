@@ -47,7 +47,7 @@ def found(weights: HubModel, run: HubModel, padded: int = 128) -> list[tuple[str
 )
 def test_what_no_engine_would_notice_is_found(changed: dict[str, Any], override: str) -> None:
     said = found(replace(LLAMA, **changed), LLAMA)
-    assert said == [(Severity.ERROR, f"Use {override}, or weights of the run's own model.")]
+    assert said == [(Severity.ERROR, f"Use {override}, or weights that match the run's model.")]
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_save_with_other_tensors_is_refused() -> None:
     wrong = stored(ALIBI) | {
         "model.transformer.wte.weight": StoredTensor("x", "float32", (256, 64), ())
     }
-    with pytest.raises(FindingsError, match=r"has the shape \(256, 64\)"):
+    with pytest.raises(FindingsError, match=r"has shape \(256, 64\)"):
         plan_export(Contents(wrong, ALIBI), SIDE, "")
 
 
@@ -165,22 +165,22 @@ REFUSED: list[tuple[Values, Values, str]] = [
     (DEFAULTS, {"attn_config.kv_n_heads": 2}, "no grouped heads"),
     (DEFAULTS, {"attn_config.attn_type": "multiquery_attention"}, "no grouped heads"),
     (DEFAULTS, {"attn_config.fused_qkv": False}, "tensors of MPT's"),
-    (DEFAULTS, {"attn_config.sliding_window_size": 128}, "over a window"),
+    (DEFAULTS, {"attn_config.sliding_window_size": 128}, "sliding-window attention"),
     (DEFAULTS, {"attention_bias": False}, "queries, keys and values alone"),
     (DEFAULTS, {"logit_scale": "inv_sqrt_d_model"}, "scaled logits"),
     (DEFAULTS, {"final_logit_softcapping": 30.0}, "capped logits"),
     (DEFAULTS, {"block_overrides.order": [1]}, "layers that differ"),
     (DEFAULTS, {"head_dim": 32}, "hidden size / heads"),
     (DEFAULTS, {"ffn_config.ffn_type": "mb_dmoe"}, "another feed-forward block"),
-    (DEFAULTS, {"ffn_config.ffn_act_fn.name": "relu"}, "GELU, and the model relu"),
+    (DEFAULTS, {"ffn_config.ffn_act_fn.name": "relu"}, "GELU, but the model has relu"),
     (ALIBI, {"expansion_ratio": 2}, "four times the hidden size"),
-    (ALIBI, {"attn_config.alibi_bias_max": 16}, "another slope of ALiBi"),
+    (ALIBI, {"attn_config.alibi_bias_max": 16}, "another ALiBi slope"),
     (ALIBI, {"attn_config.rope": True}, "alibi and rope"),
     (ALIBI, {"ffn_config.ffn_act_fn.approximate": "tanh"}, "gelu with tanh"),
-    (ROTATED, {"ffn_config.ffn_act_fn.name": "gelu"}, "SwiGLU, and the gate is gelu"),
-    (ROTATED, {"attn_config.rope_hf_config.type": "linear"}, "a scaled rotation"),
-    (ROTATED, {"attn_config.rope_dail_config.type": "xpos"}, "another rotation"),
-    (LLAMA, {"model_type": "qwen2"}, "of the type 'qwen2'"),
+    (ROTATED, {"ffn_config.ffn_act_fn.name": "gelu"}, "SwiGLU, but the gate is gelu"),
+    (ROTATED, {"attn_config.rope_hf_config.type": "linear"}, "rotary scaling"),
+    (ROTATED, {"attn_config.rope_dail_config.type": "xpos"}, "another rotary type"),
+    (LLAMA, {"model_type": "qwen2"}, "of type 'qwen2'"),
 ]
 
 

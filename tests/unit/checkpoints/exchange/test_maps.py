@@ -159,10 +159,10 @@ def test_models_of_the_catalog(name: str, model: Architecture) -> None:
 REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
     (LLAMA, {"qk_layernorm": True}, "normalised queries and keys"),
     (LLAMA, {"normalization": "LayerNorm"}, "rope, LayerNorm, SwiGLU together"),
-    (LLAMA, {"rotary_percent": 0.5}, "rotation of a part of each head"),
+    (LLAMA, {"rotary_percent": 0.5}, "partial rotary embeddings"),
     (LLAMA, {"add_qkv_bias": True}, "queries, keys and values alone"),
     (LLAMA, {"multi_latent_attention": True}, "latent attention"),
-    (LLAMA, {"mtp_num_layers": 1}, "several tokens"),
+    (LLAMA, {"mtp_num_layers": 1}, "multi-token prediction"),
     (LLAMA, {"layernorm_zero_centered_gamma": True}, "add one to their weight"),
     (GPT2, {"group_query_attention": True, "num_query_groups": 2}, "no grouped heads"),
     (GPT2, {"add_bias_linear": False}, "biases in every linear layer"),
@@ -171,7 +171,7 @@ REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
     (GPT2, {"num_experts": 4}, "experts together"),
     (MIXTRAL, {"moe_shared_expert_intermediate_size": 64}, "shared expert"),
     (MIXTRAL, {"moe_layer_freq": [0, 1]}, "layers without experts"),
-    (MIXTRAL, {"moe_router_pre_softmax": True}, "renormalising"),
+    (MIXTRAL, {"moe_router_pre_softmax": True}, "renormalisation"),
     (MIXTRAL, {"moe_router_score_function": "sigmoid"}, "another score"),
     (MIXTRAL, {"add_bias_linear": True}, "has no biases"),
 ]
@@ -214,11 +214,11 @@ def test_a_checkpoint_with_other_tensors_is_refused() -> None:
     refuse_other(LLAMA, padded, "here")
     for name, shape, said in (
         ("decoder.layers.self_attention.q_layernorm.weight", (2, 16), "has no tensor for"),
-        ("decoder.layers.mlp.linear_fc2.weight", (2, 64, 97), "has the shape (2, 64, 97)"),
-        ("embedding.word_embeddings.weight", (100, 64), "has the shape (100, 64)"),
+        ("decoder.layers.mlp.linear_fc2.weight", (2, 64, 97), "has shape (2, 64, 97)"),
+        ("embedding.word_embeddings.weight", (100, 64), "has shape (100, 64)"),
     ):
         with pytest.raises(
-            FindingsError, match=r"the checkpoint holds|the arguments say"
+            FindingsError, match=r"the checkpoint contains|the arguments imply"
         ) as refused:
             refuse_other(LLAMA, there | {name: shape}, "here")
         assert said in refused.value.findings[0].rule
