@@ -69,8 +69,8 @@ button[aria-pressed=true] { color: var(--ink); border-color: var(--soft); }
   .cards { grid-template-columns: 1fr 1fr; gap: 10px; } .card { padding: 10px 14px 8px; }
   .card:last-child:nth-child(odd) { grid-column: 1 / -1; }
   h1 { text-wrap: wrap; } .card b { font-size: 24px; } .answer { font-size: 16.5px; }
-  table { font-size: 14px; }
-  .wide td:nth-last-child(-n+2):not(.n):not(:first-child) { min-width: 12em; } }
+  table { font-size: 14px; } th { white-space: normal; vertical-align: bottom; }
+  .wide td:nth-last-child(-n+2):not(.n):not(:first-child) { min-width: 16em; } }
 @page { margin: 14mm; }
 @media print {
   :root, :root[data-theme=dark] { color-scheme: light; --ink: #16202b; --soft: #4b5865;
