@@ -102,7 +102,7 @@ def report(forker: Forker, home: Path, values: list[str]) -> str:
 def watch(forker: Forker, home: Path, values: list[str]) -> str:
     said = _said(forker, home, "watch", str(_foreign_log(home, values)), "--once")
     assert "ST-X-" in said
-    assert "failed in step 1: GET" in said
+    assert "failed at step 1: GET" in said
     return said
 
 

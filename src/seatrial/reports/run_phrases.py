@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in a run, in words and colours that `watch` and `report` share."""
+"""Wording and colours that `watch` and `report` share."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,6 @@ BUCKET_COLOURS = {
     Bucket.WAITING: "#8b94a1",
     Bucket.HUNG: "#cc3d4b",
 }
-"""The colour of what time was spent on."""
 
 LAG_COLOURS = (
     (0.02, "#2e9e6b"),
@@ -27,26 +26,26 @@ LAG_COLOURS = (
     (0.30, "#e0893a"),
     (float("inf"), "#cc3d4b"),
 )
-"""The colour of a rank by how much more than the median rank it takes, up to each share."""
+"""Upper limits of a rank's lag behind the median rank, as a share, with their colours."""
 
 
 def lag_colour(lag: float) -> str:
-    """The colour of a rank's lag."""
+    """Return the colour for a rank's lag behind the median rank."""
     return next(colour for limit, colour in LAG_COLOURS if lag < limit or limit == float("inf"))
 
 
 def clock(seconds: float) -> str:
-    """The time of day, in UTC."""
+    """Format the time of day in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
 
 
 def moment(seconds: float) -> str:
-    """A date and time of day, in UTC."""
+    """Format the date and the time of day in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def span(seconds: float) -> str:
-    """A duration in the two largest units that say enough: `2 h 14 min`, `35 s`."""
+    """Format a duration in its one or two largest units: `2 h 14 min`, `35 s`."""
     if seconds >= 2 * DAY:
         return f"{seconds // DAY:.0f} d {seconds % DAY / HOUR:.0f} h"
     if seconds >= HOUR:
@@ -57,7 +56,7 @@ def span(seconds: float) -> str:
 
 
 def outlook_words(found: Outlook) -> str:
-    """When a run will be done, in one unit: `2.24 hours (2.18 to 2.66)`."""
+    """Format the remaining time in one unit: `2.24 hours (2.18 to 2.66)`."""
     size, word = unit_of(found.likely)
     likely, soonest, latest = (
         three(seconds / size) for seconds in (found.likely, found.soonest, found.latest)
@@ -66,25 +65,25 @@ def outlook_words(found: Outlook) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for a person: `71 %`, and `0.4 %` where it is small."""
+    """Format a share: `71 %`, or `0.4 %` if it is small."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
 def goodput_words(spent: Goodput) -> str:
-    """The buckets with time in them, the largest first: `training 71 % · starting 20 %`."""
+    """List the buckets that hold time, largest first: `training 71 % · starting 20 %`."""
     shares = {b: s / spent.wall for b, s in spent.seconds.items() if spent.wall and s > 0}
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return " · ".join(f"{bucket} {percent(share)}" for bucket, share in ordered)
 
 
 def loss_words(loss: float | None) -> str:
-    """A loss with four digits."""
+    """Format a loss with four digits."""
     return "?" if loss is None else f"{loss:.4g}"
 
 
 def event_words(event: Event) -> str:
-    """A notable event in a line."""
+    """Describe an event in one line."""
     values = event.values
     seconds = values.get("seconds")
     taken = f" in {duration(seconds)}" if isinstance(seconds, (int, float)) and seconds > 0 else ""
@@ -92,14 +91,16 @@ def event_words(event: Event) -> str:
         case EventKind.START:
             ranks = values.get("world_size")
             where = f" on {ranks:,} ranks" if isinstance(ranks, int) else ""
-            return f"training begins after step {event.step:,}{where}"
+            return f"training started after step {event.step:,}{where}"
         case EventKind.RESTART:
-            return f"processes start again, for the {_nth(values.get('count'))} time"
+            count = values.get("count")
+            number = f" {count:,}" if isinstance(count, int) else ""
+            return f"restart{number}: processes are starting"
         case EventKind.SAVE:
-            verb = "handed over" if values.get("asynchronous") else "saved"
+            verb = "staged" if values.get("asynchronous") else "saved"
             return f"checkpoint of step {event.step:,} {verb}{taken}"
         case EventKind.SAVED:
-            return f"checkpoint of step {event.step:,} is written"
+            return f"checkpoint of step {event.step:,} saved"
         case EventKind.EVALUATION:
             loss = values.get("loss")
             shown = f"{loss:.4f}" if isinstance(loss, (int, float)) else "?"
@@ -116,23 +117,19 @@ def event_words(event: Event) -> str:
             return str(event.kind)
 
 
-def _nth(count: object) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(count if isinstance(count, int) else 0, "next")
-
-
 def _exit_words(event: Event) -> str:
     code, error = event.values.get("code"), event.values.get("error")
     if error:
-        return f"failed in step {event.step:,}: {shortened(str(error))}"
-    return f"ended after step {event.step:,}" + (f" with code {code}" if code else "")
+        return f"failed at step {event.step:,}: {shortened(str(error))}"
+    return f"exited after step {event.step:,}" + (f" with code {code}" if code else "")
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """The first line of a text, cut where it is long."""
+    """Return the first line of a text, truncated to `most` characters."""
     line = (text.strip().splitlines() or [""])[0]
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def rate_words(tokens_per_second: float) -> str:
-    """Tokens per second: `640`, `1.24 M`."""
+    """Format tokens per second: `640`, `1.24 M`."""
     return three(tokens_per_second)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How commands speak: lines, findings and JSON; colour only on a terminal."""
+"""Print lines, findings and JSON. Colour is used only on a terminal."""
 
 import codecs
 import json
@@ -35,28 +35,28 @@ _PLAIN = {
     "├": "|",
     "└": "`",
     "■": "#",
-    # Bars, from the lowest to the full one.
+    # Bars, from the lowest to the highest.
     **dict(zip("░▁▂▃▄▅▆▇█", "..:-=+*%#", strict=True)),
 }
-"""What stands in for a character that a stream's encoding does not have."""
+"""The replacement for a character that the stream's encoding cannot represent."""
 _NAMES_NEXT = ContextVar("names_next", default=True)
-"""True if a command names the one that follows; False inside `hidden_next`."""
+"""True if a command prints its next step; False inside `hidden_next`."""
 _WIDEST_TEXT = 120
-"""Longer lines are hard to read, however wide the terminal is."""
+"""The maximum width of wrapped text: longer lines are hard to read."""
 _CONTROLS = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements of the cursor
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, clipboards, links
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-"""What controls a terminal; the ends of lines and tabulators do no harm."""
+"""Control sequences of a terminal, except line ends and tabs."""
 
 
 class OutputLostError(OSError):
-    """A standard stream takes nothing more; the cause is the operating system's error."""
+    """A standard stream cannot be written. The cause is the operating system's error."""
 
 
 class _StandardStream(FileIO):
-    """The file of a standard stream: its errors can be told from those of any other file."""
+    """The file of a standard stream, with an error type of its own."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -66,24 +66,24 @@ class _StandardStream(FileIO):
 
 
 def prepare_streams() -> None:
-    """Let no character stop a command, and let errors of the streams be known as theirs."""
+    """Replace characters that cannot be encoded, and raise `OutputLostError` on write errors."""
     codecs.register_error("seatrial", _plainly)
     sys.stdout, sys.stderr = _prepared(sys.stdout), _prepared(sys.stderr)
 
 
 def _prepared[T](stream: T) -> T | TextIOWrapper:
-    """The stream, which writes plainly what it cannot encode and says that an error is its own."""
+    """Wrap the stream so that it replaces characters and raises `OutputLostError`."""
     if not isinstance(stream, TextIOWrapper):
         return stream
     file = getattr(stream.buffer, "raw", stream.buffer)
-    # Where it is not a plain file, as in a console of Windows, it stays what it is.
+    # Anything but a plain file, such as a Windows console, keeps its own type.
     if type(file) is not FileIO:
         stream.reconfigure(errors="seatrial")
         return stream
     stream.flush()
     own = _StandardStream(file.fileno(), "wb", closefd=False)
     return TextIOWrapper(
-        # PYTHONUNBUFFERED leaves the buffer out.
+        # PYTHONUNBUFFERED removes the buffer.
         own if file is stream.buffer else BufferedWriter(own),
         encoding=stream.encoding,
         errors="seatrial",
@@ -93,7 +93,7 @@ def _prepared[T](stream: T) -> T | TextIOWrapper:
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """The nearest plain text for what cannot be encoded."""
+    """Return the closest plain text for characters that cannot be encoded."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_PLAIN.get(c, "?") for c in error.object[error.start : error.end]), error.end
@@ -101,18 +101,18 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def guarded_output() -> Iterator[None]:
-    """Have an output that is lost (full disk, closed pipe) found out by the end of a command."""
+    """Flush at the end of a command, so that a full disk or a closed pipe is reported."""
     yield
     sys.stdout.flush()
 
 
 def has_colour(stream: IO[str]) -> bool:
-    """Whether a stream shows colours: a terminal, and nobody objects (no-color.org)."""
+    """True if the stream is a terminal and colour is not disabled (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: IO[str] | None = None) -> int | None:
-    """The width to keep to: COLUMNS, or the terminal's; nothing where neither is known."""
+    """Return the width from COLUMNS or the terminal. None if neither is known."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
@@ -123,13 +123,13 @@ def columns(stream: IO[str] | None = None) -> int | None:
 
 
 def harmless(text: str) -> str:
-    """The text without what controls a terminal: a log may hold anything."""
+    """Remove terminal control sequences. A log can contain anything."""
     return _CONTROLS.sub("", text)
 
 
 def say(text: str = "") -> None:
-    """Print a line of a command's answer."""
-    # Redacted last: without its colours a text may hold a secret that they had cut.
+    """Print a line to standard output."""
+    # Redact last: removing colours can join the parts of a secret.
     print(redact(harmless(text)))  # noqa: T201
 
 
@@ -140,16 +140,16 @@ def say_painted(text: str, paint: Callable[[str], str]) -> None:
 
 
 def say_text(text: str, first: str = "", rest: str | None = None, width: int | None = None) -> None:
-    """Print words of any length: broken between words, lines after the first indented by `rest`.
+    """Print text, wrapped between words, with lines after the first indented by `rest`.
 
-    Off a terminal they are broken only where a width is given.
+    Without a terminal, text is wrapped only if a width is given.
     """
     width = columns() or width
     say("\n".join(wrapped(text, width, first, rest)) if width else first + text)
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    """The text in lines of a width; a word that is longer stays whole."""
+    """Wrap text to a width without breaking long words."""
     return textwrap.wrap(
         text,
         min(width, _WIDEST_TEXT),
@@ -161,15 +161,15 @@ def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> 
 
 
 def say_error(text: str) -> None:
-    """Print a line beside the answer, where pipes do not catch it."""
-    # There is nowhere to complain that complaining failed.
+    """Print a line to standard error."""
+    # A failure to write to standard error cannot be reported anywhere.
     with suppress(OSError):
         print(redact(harmless(text)), file=sys.stderr)  # noqa: T201
 
 
 @contextmanager
 def hidden_next() -> Iterator[None]:
-    """Run a command that does not name the one that follows, because its caller does."""
+    """Suppress the next step of a command, because its caller prints one."""
     before = _NAMES_NEXT.set(False)
     try:
         yield
@@ -178,42 +178,42 @@ def hidden_next() -> Iterator[None]:
 
 
 def hides_next() -> bool:
-    """True if another command of ours called this one and says what comes next."""
+    """True if the caller of this command prints the next step."""
     return not _NAMES_NEXT.get()
 
 
 def seatrial_words(*words: object) -> str:
-    """A command of ours as it is typed; overrides belong to it, or it would mean another run."""
+    """Return a `seatrial` command as you type it, including overrides."""
     return shlex.join(["seatrial", *map(str, words)])
 
 
 def say_following(command: str, label: str = "next  ") -> None:
-    """Name the command that follows, unless the caller of this one does."""
+    """Print the next command, unless the caller prints one."""
     if not hides_next():
         say(f"{label}{command}")
 
 
 def say_next(command: str) -> None:
-    """Name the next step beside a document that was printed, for who reads it on a terminal."""
+    """Print the next step to standard error if standard output is a terminal."""
     if sys.stdout.isatty():
         say_error(f"next  {command}")
 
 
 def say_json(data: Any, indent: int | None = 2) -> None:
-    """Print data for a program; in a line where there is no indent."""
-    # Redacted as data: as text it might not be JSON any more.
+    """Print data as JSON, on one line if `indent` is None."""
+    # Redact the data, not the text: redacted text might not be valid JSON.
     text = json.dumps(
         redact_tree(data),
         indent=indent,
         ensure_ascii=False,
         default=lambda other: redact(str(other)),
     )
-    # JSON spells out the others itself; data is not to be changed.
+    # `json.dumps` escapes the other control characters.
     print(re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text))  # noqa: T201
 
 
 def say_findings(findings: Iterable[Finding], stream: IO[str] | None = None) -> None:
-    """Print findings for a person: code and place, then the rule, then what to do."""
+    """Print findings as text: severity, code and location, then the rule, then the fix."""
     stream = stream or sys.stderr
     colour = has_colour(stream)
     width = columns(stream) or 100
@@ -228,11 +228,11 @@ def say_findings(findings: Iterable[Finding], stream: IO[str] | None = None) -> 
 
 
 def count_line(findings: Sequence[Finding]) -> str:
-    """`2 errors, 1 warning`: how many findings of each severity there are."""
+    """Count findings by severity: `2 errors, 1 warning`."""
     numbers = {s: sum(finding.severity is s for finding in findings) for s in Severity}
     return ", ".join(counted(number, severity) for severity, number in numbers.items() if number)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number and its noun: `1 process`, `2,048 processes`."""
+    """Format a number with its noun: `1 process`, `2,048 processes`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

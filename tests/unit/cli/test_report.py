@@ -3,7 +3,9 @@
 """`seatrial report`: what stands on the page is what the events say."""
 
 import json
+import os
 import re
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ import seatrial.reports.run_page.page as page_module
 from seatrial.catalog.catalog import Catalog
 from seatrial.cli.report import app
 from seatrial.errors import MissingExtraError, UsageError
-from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.monitoring.series import Point
 from seatrial.reports.run_page.chapter import read_chapter
 from seatrial.reports.run_page.figures import (
@@ -26,12 +28,13 @@ from seatrial.reports.run_page.figures import (
     timeline_figure,
     with_gaps,
 )
+from seatrial.reports.run_page.headline import headline
 from seatrial.reports.run_page.page import report_page
 from seatrial.reports.run_page.sections import plan_section
 from seatrial.runs.history.files import file_history
 from seatrial.runs.history.history import planned
 from seatrial.runs.ledger.ledger import AttemptOutcome
-from tests.unit.monitoring.made_up_run import whole_run
+from tests.unit.monitoring.made_up_run import NOON, started, steps, whole_run
 
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
@@ -52,9 +55,9 @@ def log(tmp_path: Path) -> Path:
     return written(tmp_path / "made-up.events.jsonl")
 
 
-def written(file: Path) -> Path:
+def written(file: Path, events: Iterable[Event] = ()) -> Path:
     log = EventLog(file)
-    for event in whole_run():
+    for event in events or whole_run():
         log.append(event)
     log.close()
     return file
@@ -129,6 +132,53 @@ def test_a_log_that_ends_with_an_error_is_to_be_diagnosed(
     assert read_chapter(file_history(path)).has_failed is failed
 
 
+def ended(tmp_path: Path, *last: Event) -> str:
+    """The headline of ten steps of forty and these last events, in a file that no longer grows."""
+    file = written(tmp_path / "ended.jsonl", [started(0, NOON), *steps(1, 10, NOON), *last])
+    os.utime(file, (NOON, NOON))
+    return headline(read_chapter(file_history(file)))
+
+
+def test_the_headline_states_the_result(log: Path, tmp_path: Path) -> None:
+    chapter = read_chapter(file_history(log))
+    expected = "Finished 40 of 40 steps; loss 10 → 0.25; 1 restart"
+    assert headline(chapter) == expected
+    page = report_page([chapter])
+    assert f"<h1>{expected.replace(' → ', '&nbsp;→&nbsp;')}</h1>" in page
+    assert f"<title>made-up: {expected}</title>" in page
+    assert ended(tmp_path) == "Log ends at step 10 of 40; loss 10 → 1"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"code": 0}, "Stopped at step 10 of 40; loss 10 → 1"),
+        ({"code": 1}, "Failed at step 10 of 40: ended with code 1"),
+        ({"code": 1, "error": "data.StrangeError: no more. Try it."}, "StrangeError: no more"),
+        (
+            {"code": 1, "error": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"},
+            "memory",
+        ),
+    ],
+)
+def test_the_headline_names_the_end(
+    tmp_path: Path, values: dict[str, object], expected: str
+) -> None:
+    words = ended(tmp_path, Event(EventKind.EXIT, 10, NOON + 21, values))
+    assert words.startswith("Stopped" if values == {"code": 0} else "Failed at step 10 of 40: ")
+    assert expected in words
+
+
+def test_the_headline_of_a_run_that_is_running(log: Path, tmp_path: Path) -> None:
+    file = written(tmp_path / "running.jsonl", [started(0, NOON), *steps(1, 10, NOON)])
+    chapter = read_chapter(replace(file_history(file), is_live=lambda: True))
+    assert headline(chapter) == "Running, at step 10 of 40; loss 10 → 1"
+    assert "remaining" in report_page([chapter])
+    # The file is fresh, and its run has ended.
+    over = read_chapter(replace(file_history(log), is_live=lambda: True))
+    assert headline(over).startswith("Finished")
+
+
 def test_two_runs_are_shown_side_by_side(log: Path, tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     other = written(tmp_path / "two" / "made-up.events.jsonl")
@@ -140,7 +190,7 @@ def test_two_runs_are_shown_side_by_side(log: Path, tmp_path: Path) -> None:
     names = [trace["name"] for trace in drawn(page)["loss"]["data"]]
     assert str(log) in names
     assert str(other) in names
-    assert "steps done again" in page
+    assert "repeated steps" in page
 
 
 def test_the_numbers_are_given_as_json(log: Path, tmp_path: Path) -> None:
@@ -225,8 +275,8 @@ def test_the_plan_stands_beside_what_was_measured(log: Path, tmp_path: Path) -> 
     assert found.step_seconds.measured == 2.0
     assert found.step_seconds.planned == known.forecast.time.total
     section = plan_section(chapter)
-    assert "time of a step" in section
-    assert "the plan's error" in section
+    assert "step time" in section
+    assert "the error bar" in section
     names = [trace["name"] for trace in rate_figure([chapter])["data"]]
     assert "plan" in names
     assert "dense" in report_page([chapter])

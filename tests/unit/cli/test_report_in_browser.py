@@ -49,13 +49,23 @@ def test_every_plot_draws_and_nothing_is_fetched(tmp_path: Path) -> None:
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-drawn=yes]", timeout=60_000)
         plots = tab.locator(".plot").evaluate_all(DRAWN)
+        tab.locator("#loss .nsewdrag").hover()
+        bars = tab.locator(".modebar-btn").count()
         tab.locator("button[data-turns=tokens]").first.click()
         tab.wait_for_timeout(300)
         tokens = tab.evaluate("Math.max(...document.getElementById('loss').data[0].x)")
         tab.locator("#theme").click()
         tab.wait_for_timeout(300)
         theme = tab.evaluate("document.documentElement.dataset.theme")
+        tab.emulate_media(media="print")
+        tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+        tab.wait_for_timeout(300)
+        printed = tab.evaluate("document.documentElement.dataset.theme")
+        buttons = tab.locator("button:visible").count()
         browser.close()
+    assert bars == 0
+    assert printed == "light"
+    assert buttons == 0
     assert len(plots) == 8
     assert [name for name, shapes in plots if not shapes] == []
     assert tokens == 40 * 8 * 128

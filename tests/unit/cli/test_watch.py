@@ -79,7 +79,7 @@ def test_the_slow_rank_stands_out_among_sixteen_thousand() -> None:
     text = panels.ranks(seen(run), 36, 3)
     assert len(lines(text)) <= 3
     assert "rank 9,000 is slowest, 50 % behind" in text.plain
-    assert "a cell is 256 ranks" in text.plain
+    assert "256 ranks per cell" in text.plain
     red = [part for part in text.spans if "#cc3d4b" in str(part.style)]
     assert len(red) == 2
 
@@ -151,9 +151,9 @@ def test_off_a_terminal_it_is_said_in_lines(log: Path) -> None:
     said = CliRunner().invoke(app, [str(log), "--once"]).output
     assert "made-up  attempt 1" in said
     assert "checkpoint of step 10 saved in 4.00 s" in said
-    assert "training begins after step 10 on 16 ranks" in said
+    assert "training started after step 10 on 16 ranks" in said
     assert "ST-X-001" in said
-    assert "step 40 of 40 · loss 0.25 · 2.00 s a step · 512 tokens/s · goodput" in said
+    assert "step 40 of 40 · loss 0.25 · 2.00 s per step · 512 tokens/s · goodput" in said
     assert "time " in said
     assert "done in" not in said
 
@@ -199,7 +199,7 @@ def test_whatever_ends_the_reading_is_told() -> None:
 def test_what_an_engine_printed_is_said_too() -> None:
     said = CliRunner().invoke(app, [str(ENGINE_LOG), "--once"]).output
     assert "loss" in said
-    assert "a step" in said
+    assert "per step" in said
 
 
 def test_every_event_is_given_as_json(log: Path) -> None:
@@ -215,14 +215,14 @@ def test_a_file_without_a_run_says_what_is_read(tmp_path: Path) -> None:
     history = file_history(file)
     result = CliRunner().invoke(app, [str(file), "--once"])
     assert history.name == "words"
-    assert isinstance(result.exception, UsageError) or "nothing is written yet" in result.output
+    assert isinstance(result.exception, UsageError) or "no events yet" in result.output
 
 
 def test_what_a_log_says_does_not_control_the_terminal() -> None:
     values = {"code": 1, "error": "\x1b]0;title\x07\x1b[2Jlost\x08 \x9b31mhere"}
     view = seen([started(0, NOON), Event(EventKind.EXIT, 0, NOON + 1, values)])
     shown = panels.events(view, 78, 4).plain
-    assert "failed in step 0: lost here" in shown
+    assert "failed at step 0: lost here" in shown
     about = panels.Heading("\x1b[31mr", "here", 1, live=True)
     assert panels.heading(view, about, 78, NOON).plain.startswith("r  attempt 1")
 

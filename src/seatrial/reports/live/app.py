@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal view of a run, which redraws as events come."""
+"""The live view of a run in a terminal."""
 
 import threading
 import time
@@ -19,25 +19,25 @@ from seatrial.reports.live import panels
 from seatrial.reports.live.reading import LiveReading
 
 REDRAW_SECONDS = 0.5
-"""How often the view is drawn: what moves faster cannot be read."""
+"""The time between redraws. Faster changes are unreadable."""
 WIDE = 120
-"""Columns from which on there is room for a third curve."""
+"""The width in columns from which a third curve fits."""
 
 Draw = Callable[[RunView, int, int], Text]
 Title = Callable[[RunView], str]
 
 
 class Panel(Static):
-    """One panel: a function of the view and of its own size."""
+    """A panel that draws the view in its own size."""
 
     def __init__(self, name: str, draw: Draw, title: Title) -> None:
-        """Keep what draws it."""
+        """Use `draw` for the content and `title` for the border."""
         super().__init__(id=name)
         self._draw = draw
         self._title = title
 
     def show(self, view: RunView) -> None:
-        """Draw it anew."""
+        """Redraw the panel."""
         width, height = self.content_size.width, self.content_size.height
         if width > 0 and height > 0 and self.display:
             self.border_title = self._title(view)
@@ -45,7 +45,7 @@ class Panel(Static):
 
 
 class WatchApp(App[None]):
-    """Shows one run."""
+    """The live view of one run."""
 
     CSS = """
     Screen { background: #12161b; color: #dde3ea; layout: vertical; }
@@ -59,9 +59,8 @@ class WatchApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
-        Binding("space", "pause", "hold still"),
+        Binding("space", "pause", "pause"),
     ]
-    """What keys do."""
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
@@ -71,16 +70,16 @@ class WatchApp(App[None]):
         in_background: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Keep the reading, which goes on in a thread of its own."""
+        """Show a reading, which runs in a background thread unless `in_background` is False."""
         super().__init__()
         self.reading = reading
         self._now = now
         self._in_background = in_background
-        self._still = False
+        self._paused = False
         self._stopping = threading.Event()
 
     def compose(self) -> ComposeResult:
-        """The panels from top to bottom."""
+        """Create the panels from top to bottom."""
         yield Static(id="heading")
         with Horizontal(id="curves"):
             yield Panel("loss", panels.loss_curve, lambda _: "loss")
@@ -94,7 +93,7 @@ class WatchApp(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to read and to draw."""
+        """Start reading and drawing."""
         self._fit(self.size.width)
         if self._in_background:
             thread = threading.Thread(
@@ -104,11 +103,11 @@ class WatchApp(App[None]):
         self.set_interval(REDRAW_SECONDS, self.redraw)
 
     def on_unmount(self) -> None:
-        """Let the reading end."""
+        """Stop reading."""
         self._stopping.set()
 
     def on_resize(self, event: Resize) -> None:
-        """Use the room there is."""
+        """Fit the panels to the new size."""
         self._fit(event.size.width)
         self.call_after_refresh(self.redraw)
 
@@ -117,13 +116,13 @@ class WatchApp(App[None]):
             panel.display = width >= WIDE
 
     def action_pause(self) -> None:
-        """Hold the view still, or let it go on."""
-        self._still = not self._still
+        """Pause or resume redrawing."""
+        self._paused = not self._paused
 
     def redraw(self) -> None:
-        """Draw all panels of the run as it is now."""
-        # A resize may come before the panels are there, and a timer after they are gone.
-        if self._still or not self.query("#heading"):
+        """Redraw all panels."""
+        # A resize can come before the panels exist, and the timer after they are removed.
+        if self._paused or not self.query("#heading"):
             return
         reading = self.reading
         with reading.lock:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Curves in a terminal: each character has two by four dots (Unicode's Braille patterns)."""
+"""Curves in a terminal, drawn with Braille patterns: two by four dots per character."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from seatrial.monitoring.series import Point
 
 _BLANK = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The bit of each dot, by column and by row from the top."""
+"""The bit of each dot, by column, then by row from the top."""
 LABEL = 8
-"""Columns that the numbers beside a curve take."""
+"""The columns for the scale to the left of a curve."""
 
 Number = Callable[[float], str]
 
@@ -21,15 +21,15 @@ Number = Callable[[float], str]
 def plot(
     points: Sequence[Point], width: int, height: int, number: Number, colour: str, dim: str
 ) -> Text:
-    """A curve with its scale; from the least to the most of each column, so that spikes show.
+    """Draw a curve with its scale, from the minimum to the maximum of each column.
 
-    Values that are no numbers are marked below the curve in red.
+    Values that are not numbers are marked in red below the curve.
     """
     columns, rows = max(4, width - LABEL), max(1, height - 1)
     known = [point for point in points if point.count]
     if not known:
-        return Text("nothing yet", style=dim)
-    # A start that went back may have gone back behind the first point.
+        return Text("no data yet", style=dim)
+    # A resumed start can begin before the first point.
     first, last = min(point.step for point in points), max(point.step for point in points)
     low, high = min(p.least for p in known), max(p.most for p in known)
     spans, bad = _columns(points, 2 * columns, first, last)
@@ -48,7 +48,7 @@ def plot(
 def _columns(
     points: Sequence[Point], columns: int, first: int, last: int
 ) -> tuple[list[tuple[float, float] | None], set[int]]:
-    """The least and the most of each column of dots, and the characters with what is no number."""
+    """Return the range of each column of dots, and the characters with non-numbers."""
     spans: list[tuple[float, float] | None] = [None] * columns
     bad: set[int] = set()
     scale = (columns - 1) / max(1, last - first)
@@ -70,7 +70,7 @@ def _columns(
 def _join(
     spans: list[tuple[float, float] | None], one: tuple[int, float], two: tuple[int, float]
 ) -> None:
-    """A straight line over the columns between two points."""
+    """Draw a straight line between two points."""
     for place in range(one[0] + 1, two[0]):
         value = one[1] + (two[1] - one[1]) * (place - one[0]) / (two[0] - one[0])
         _widen(spans, place, value, value)
@@ -84,7 +84,7 @@ def _widen(spans: list[tuple[float, float] | None], place: int, low: float, high
 def _dotted(
     spans: Sequence[tuple[float, float] | None], rows: int, low: float, high: float
 ) -> list[tuple[int, int] | None]:
-    """The dots of each column as rows from the top, neighbours joined without a gap."""
+    """Return the rows of dots of each column, from the top, without gaps between neighbours."""
     scale = (rows - 1) / (high - low) if high > low else 0.0
     middle = 0 if high > low else rows // 2
     dotted: list[tuple[int, int] | None] = []
@@ -103,7 +103,7 @@ def _dotted(
 
 
 def _row(dots: Sequence[tuple[int, int] | None], row: int, columns: int) -> str:
-    """One row of characters."""
+    """Return one row of characters."""
     letters = []
     for column in range(columns):
         bits = 0
@@ -119,7 +119,7 @@ def _row(dots: Sequence[tuple[int, int] | None], row: int, columns: int) -> str:
 
 
 def _axis(first: int, last: int, columns: int, bad: set[int], dim: str) -> Text:
-    """The steps below a curve; red where there was no number."""
+    """Return the step axis, with red marks at non-numbers."""
     left, right = f"{first:,}", f"step {last:,}"
     words = left + " " * max(1, columns - len(left) - len(right)) + right
     line = Text(" " * LABEL)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run in plain lines, for pipes, logs and terminals that can do no more."""
+"""The state of a run as plain lines, for pipes, logs and simple terminals."""
 
 import sys
 import time
@@ -15,62 +15,62 @@ from seatrial.reports.terminal import say
 from seatrial.runs.history.history import RunHistory, empty_history
 
 EVERY_SECONDS = 30.0
-"""How often a line says how far it is."""
+"""The time between progress lines."""
 BEFORE = 8
-"""Notable events of before that are told to begin with."""
+"""The number of past events to print first."""
 
 
 def say_lines(
     history: RunHistory, *, follow: bool, now: Callable[[], float] = time.monotonic
 ) -> None:
-    """Say how a run is, then what happens; every half minute how far it is."""
+    """Print past events, then new ones as they occur, and the progress every 30 seconds."""
     reading = LiveReading(history, follow=follow, now=now)
     view = reading.view
-    said, told_before, known, news = 0.0, False, 0, False
-    for told in history.story(follow=follow):
-        reading.take(told)
-        if reading.caught_up and not told_before:
-            told_before = True
-            _say_before(reading)
-            said = now()
-        elif told_before:
+    printed, past_printed, known, news = 0.0, False, 0, False
+    for part in history.story(follow=follow):
+        reading.take(part)
+        if reading.caught_up and not past_printed:
+            past_printed = True
+            _print_past(reading)
+            printed = now()
+        elif past_printed:
             new = view.notable - known
             for event in list(view.events)[-new:] if new else ():
                 say(f"{clock(event.time)}  {event_words(event)}")
-            news = news or bool(new) or isinstance(told, Event)
+            news = news or bool(new) or isinstance(part, Event)
         known = view.notable
-        if told_before and now() - said >= EVERY_SECONDS:
-            said = now()
+        if past_printed and now() - printed >= EVERY_SECONDS:
+            printed = now()
             say(f"{clock(time.time())}  {panels.status_line(view)}{_quiet(view)}")
             sys.stdout.flush()
-    if not told_before:
-        _say_before(reading)
+    if not past_printed:
+        _print_past(reading)
     elif news:
-        _say_end(reading)
+        _print_state(reading)
 
 
 def _quiet(view: RunView) -> str:
-    """How long nothing has been told, where that is long."""
+    """Format the time since the last event. Empty if it is short."""
     words = panels.quiet_words(view, time.time())
     return f" · {words}" if words else ""
 
 
-def _say_before(reading: LiveReading) -> None:
-    """What has happened so far."""
+def _print_past(reading: LiveReading) -> None:
+    """Print the past events and the current state."""
     view = reading.view
     if view.first_time is None:
         if not reading.history.is_live():
             raise empty_history(reading.history)
-        say(f"{reading.history.name}  {reading.history.place}: nothing is written yet.")
+        say(f"{reading.history.name}  {reading.history.place}: no events yet.")
         return
     say(f"{reading.history.name}  attempt {reading.attempt}, {reading.history.place}")
     for event in list(view.events)[-BEFORE:]:
         say(f"{clock(event.time)}  {event_words(event)}")
-    _say_end(reading)
+    _print_state(reading)
 
 
-def _say_end(reading: LiveReading) -> None:
-    """How far it is, and where its time went."""
+def _print_state(reading: LiveReading) -> None:
+    """Print the progress and the use of time."""
     view = reading.view
     spent = view.goodput()
     if view.last_time is None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `seatrial watch` shows in each panel, as text of a given size; nothing is drawn here."""
+"""The content of each panel of `seatrial watch`, as text of a given size."""
 
 import itertools
 import math
@@ -38,26 +38,25 @@ NORM = "#c9a1e8"
 TROUBLE = "#ff6b74"
 _CELL = "■"
 _NUMBERED = 6
-"""Columns of a rank that has its number beside it."""
+"""The columns of a rank that is shown with its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What is known of a run beside its events."""
+    """Facts about a run that are not in its events."""
 
     name: str
-    """The run's name."""
     place: str
-    """Where it was found."""
+    """Where the run was found."""
     attempt: int
     live: bool
-    """Whether more may come."""
+    """True if more events can follow."""
     reading: bool = False
-    """Whether what was written before is still being read."""
+    """True while past events are being read."""
 
 
 def heading(view: RunView, about: Heading, width: int, now: float) -> Text:
-    """Two lines: who and how far, then the numbers that matter."""
+    """Return two lines: name and progress, then the key numbers."""
     snapshot = view.snapshot()
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(harmless(about.name), style=STRONG)
@@ -87,18 +86,18 @@ def _state(view: RunView, about: Heading, now: float) -> str:
     if about.reading:
         return "reading"
     if not about.live:
-        return "over"
+        return "ended"
     return quiet_words(view, now) or "running"
 
 
 def quiet_words(view: RunView, now: float) -> str:
-    """How long nothing has been told; empty where that is not long."""
+    """Format the time since the last event. Empty if it is short."""
     quiet = now - view.last_time if view.last_time is not None else 0.0
     return f"quiet for {span(quiet)}" if quiet > 30 else ""
 
 
 def _numbers(view: RunView, width: int) -> Text:
-    """The numbers that matter, as many as there is room for."""
+    """Return as many key numbers as fit."""
     snapshot, spent, ahead = view.snapshot(), view.goodput(), view.outlook()
     words: list[tuple[str, str]] = [("loss", loss_words(snapshot.loss))]
     if snapshot.tokens_per_second:
@@ -123,12 +122,12 @@ def _numbers(view: RunView, width: int) -> Text:
 
 
 def loss_curve(view: RunView, width: int, height: int) -> Text:
-    """The loss against steps."""
+    """Draw the loss against steps."""
     return plot(view.curves.loss.points, width, height, lambda v: f"{v:.3g}", LOSS, DIM)
 
 
 def rate_curve(view: RunView, width: int, height: int) -> Text:
-    """Tokens per second against steps; steps per second where tokens are not known."""
+    """Draw tokens per second against steps, or steps per second if tokens are unknown."""
     basis = view.metrics.basis()
     worth = float(basis.tokens_per_step) if basis is not None else 1.0
     points = inverted(view.curves.step_seconds, worth)
@@ -136,17 +135,17 @@ def rate_curve(view: RunView, width: int, height: int) -> Text:
 
 
 def rate_title(view: RunView) -> str:
-    """What the second curve is."""
+    """Return the title of the second curve."""
     return "tokens per second" if view.metrics.basis() is not None else "steps per second"
 
 
 def norm_curve(view: RunView, width: int, height: int) -> Text:
-    """The gradient norm against steps."""
+    """Draw the gradient norm against steps."""
     return plot(view.curves.grad_norm.points, width, height, three, NORM, DIM)
 
 
 def inverted(series: Series, worth: float) -> list[Point]:
-    """A curve of seconds as a curve of so much per second; the slowest stays the least."""
+    """Convert a curve of seconds to a rate, so that its maximum becomes the minimum."""
     return [
         Point(p.step, worth / p.mean, worth / p.most, worth / p.least, p.count, p.missing)
         for p in series.points
@@ -155,17 +154,17 @@ def inverted(series: Series, worth: float) -> list[Point]:
 
 
 def ranks(view: RunView, width: int, height: int) -> Text:
-    """The ranks as cells, coloured by how far they are behind the median rank."""
+    """Draw the ranks as cells, coloured by their lag behind the median rank."""
     lag = view.lag()
     if lag is None:
-        return Text("This log does not tell how long each rank took.", style=DIM)
+        return Text("This log has no step times per rank.", style=DIM)
     rows = max(1, height - 1)
     if lag.ranks * _NUMBERED <= width:
         return _few_ranks(lag)
     step = 2 if 2 * lag.ranks <= width * rows else 1
     cells, size = lag.cells(width // step * rows)
     across = min(len(cells), width // step)
-    # Rows of a power of two keep the ranks of a node side by side.
+    # A power of two per row keeps the ranks of a node together.
     across = 1 << int(math.log2(across)) if len(cells) > across else across
     if -(-len(cells) // across) > rows:
         across = width // step
@@ -175,12 +174,12 @@ def ranks(view: RunView, width: int, height: int) -> Text:
             text.append((_CELL + " " * (step - 1)) * sum(1 for _ in same), style=colour)
         text.append("\n")
     text.append(_slowest(lag))
-    text.append("" if size == 1 else f" · a cell is {size:,} ranks", style=DIM)
+    text.append("" if size == 1 else f" · {size:,} ranks per cell", style=DIM)
     return text
 
 
 def _few_ranks(lag: RankLag) -> Text:
-    """So few ranks that each has its number."""
+    """Draw each rank with its number."""
     text = Text(no_wrap=True)
     for rank in range(lag.ranks):
         text.append("██", style=lag_colour(lag.lags.get(rank, 0.0)))
@@ -194,49 +193,49 @@ def _slowest(lag: RankLag) -> Text:
     slowest = lag.slowest
     if slowest is None or slowest[1] < LAG_COLOURS[0][0]:
         return Text(f"all within {percent(LAG_COLOURS[0][0])}", style=lag_colour(0.0))
-    said = f"rank {slowest[0]:,} is slowest, {percent(slowest[1])} behind"
-    return Text(said, style=lag_colour(slowest[1]))
+    words = f"rank {slowest[0]:,} is slowest, {percent(slowest[1])} behind"
+    return Text(words, style=lag_colour(slowest[1]))
 
 
 def ranks_title(view: RunView) -> str:
-    """What the grid is of."""
+    """Return the title of the rank panel."""
     lag = view.lag()
     return "ranks" if lag is None else f"{lag.ranks:,} ranks, by lag behind the median"
 
 
 def goodput(view: RunView, width: int, height: int) -> Text:
-    """Where the wall time went: a bar, and what its colours mean."""
+    """Draw the use of wall-clock time as a bar with a legend."""
     spent = view.goodput()
     if not spent.wall:
-        return Text("No time is accounted for yet.", style=DIM)
+        return Text("No time recorded yet.", style=DIM)
     text = Text()
     for bucket, cells in _cells(spent, width):
         text.append(" " * cells, style=f"on {BUCKET_COLOURS[bucket]}")
     text.append("\n")
     ordered = sorted(spent.seconds.items(), key=lambda item: -item[1])
-    told = [(bucket, seconds) for bucket, seconds in ordered if seconds]
+    held = [(bucket, seconds) for bucket, seconds in ordered if seconds]
     text.append(
-        _one_by_one(told, spent.wall)
-        if len(told) < height
-        else _in_lines(told, spent, width, height)
+        _one_by_one(held, spent.wall)
+        if len(held) < height
+        else _in_lines(held, spent, width, height)
     )
     return text
 
 
-def _one_by_one(told: list[tuple[Bucket, float]], wall: float) -> Text:
-    """A line for each bucket."""
+def _one_by_one(held: list[tuple[Bucket, float]], wall: float) -> Text:
+    """List the buckets, one per line."""
     text = Text()
-    for bucket, seconds in told:
+    for bucket, seconds in held:
         text.append("■ ", style=BUCKET_COLOURS[bucket])
         text.append(f"{bucket:<11}{percent(seconds / wall):>7}")
         text.append(f"  {span(seconds)}\n", style=DIM)
     return text
 
 
-def _in_lines(told: list[tuple[Bucket, float]], spent: Goodput, width: int, height: int) -> Text:
-    """The buckets one after the other, as many as there are lines for."""
+def _in_lines(held: list[tuple[Bucket, float]], spent: Goodput, width: int, height: int) -> Text:
+    """List the buckets in running text, as many as fit."""
     text, line, used = Text(), Text(), 2
-    for bucket, seconds in told:
+    for bucket, seconds in held:
         word = f"{bucket} {percent(seconds / spent.wall)}"
         if line.cell_len and line.cell_len + len(word) + 4 > width:
             used += 1
@@ -253,7 +252,7 @@ def _in_lines(told: list[tuple[Bucket, float]], spent: Goodput, width: int, heig
 
 
 def goodput_title(view: RunView) -> str:
-    """How much of how long."""
+    """Return the title of the goodput panel."""
     spent = view.goodput()
     if not spent.wall:
         return "goodput"
@@ -262,7 +261,7 @@ def goodput_title(view: RunView) -> str:
 
 
 def _cells(spent: Goodput, width: int) -> list[tuple[Bucket, int]]:
-    """The characters of each bucket; they add up to the width, and none that counts is lost."""
+    """Return the columns of each bucket. They add up to the width."""
     shares = {b: s / spent.wall * width for b, s in spent.seconds.items() if s > 0}
     cells = {bucket: int(share) for bucket, share in shares.items()}
     left = width - sum(cells.values())
@@ -272,7 +271,7 @@ def _cells(spent: Goodput, width: int) -> list[tuple[Bucket, int]]:
 
 
 def events(view: RunView, width: int, height: int) -> Text:
-    """The last notable events, the newest last."""
+    """List the latest events, newest last."""
     text = Text(no_wrap=True, overflow="ellipsis")
     shown = list(view.events)[-max(1, height) :]
     for place, event in enumerate(shown):
@@ -281,17 +280,17 @@ def events(view: RunView, width: int, height: int) -> Text:
         text.append(f"{clock(event.time)} ", style=DIM)
         words = shortened(harmless(event_words(event)), max(10, width - 9))
         text.append(words, style=TROUBLE if bad else "")
-    return text if shown else Text("Nothing has happened yet.", style=DIM)
+    return text if shown else Text("No events yet.", style=DIM)
 
 
 def events_title(view: RunView) -> str:
-    """How many findings there are."""
+    """Return the title of the event panel."""
     total = sum(view.found.values())
     return "last events" if not total else f"last events · {counted(total, 'finding')}"
 
 
 def status_line(view: RunView) -> str:
-    """The run in one plain line, for whoever reads without a terminal."""
+    """Summarise the run in one line."""
     snapshot, spent, ahead = view.snapshot(), view.goodput(), view.outlook()
     parts = [
         f"step {snapshot.step:,}"
@@ -300,7 +299,7 @@ def status_line(view: RunView) -> str:
     if snapshot.loss is not None:
         parts.append(f"loss {loss_words(snapshot.loss)}")
     if snapshot.step_seconds:
-        parts.append(f"{duration(snapshot.step_seconds)} a step")
+        parts.append(f"{duration(snapshot.step_seconds)} per step")
     if snapshot.tokens_per_second:
         parts.append(f"{rate_words(snapshot.tokens_per_second)} tokens/s")
     if spent.wall:

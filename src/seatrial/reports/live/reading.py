@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run's story taken into what is shown of it, while somebody looks."""
+"""Read a run's history into a view while it is being shown."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from seatrial.runs.history.history import Begun, Over, Quiet, RunHistory, Told
 
 
 class LiveReading:
-    """Takes a story into a view; whoever shows the view holds the lock meanwhile."""
+    """Reads a history into a view. Hold `lock` while you read the view."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class LiveReading:
         follow: bool,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin before the first word."""
+        """Prepare to read a history; `run` starts reading."""
         self.history = history
         basis = history.forecast.basis if history.forecast else None
         self.view = RunView(basis)
@@ -33,46 +33,46 @@ class LiveReading:
         self.trouble = ""
         self._follow = follow
         self._now = now
-        self._came = now()
+        self._last_event = now()
 
-    def take(self, told: Told) -> None:
-        """Take in one part of the story."""
-        if isinstance(told, Event):
-            self.view.take(told)
-            self._came = self._now()
-        elif isinstance(told, Begun):
-            self.attempt = told.attempt.number
-            self.view.begin(told.attempt.number, told.attempt.submitted)
-        elif isinstance(told, Over):
-            self.view.end(told.attempt.ended, told.attempt.ending)
+    def take(self, part: Told) -> None:
+        """Add one part of the history to the view."""
+        if isinstance(part, Event):
+            self.view.take(part)
+            self._last_event = self._now()
+        elif isinstance(part, Begun):
+            self.attempt = part.attempt.number
+            self.view.begin(part.attempt.number, part.attempt.submitted)
+        elif isinstance(part, Over):
+            self.view.end(part.attempt.ended, part.attempt.ending)
         else:
             self.caught_up = True
-            # By our own clock: that of a log from elsewhere may be of another zone.
-            self.view.pass_time(self._now() - self._came)
+            # Use the local clock: a foreign log may have another time zone.
+            self.view.pass_time(self._now() - self._last_event)
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Take in all, until the story ends or somebody stops."""
+        """Read until the history ends or `stopped` returns True."""
         try:
             for batch in _batches(self.history.story(follow=self._follow)):
                 with self.lock:
-                    for told in batch:
-                        self.take(told)
+                    for part in batch:
+                        self.take(part)
                 if stopped():
                     return
         except SeatrialError as error:
             self.trouble = str(error)
         except Exception as error:
-            self.trouble = f"reading ended with {type(error).__name__}: {error}"
+            self.trouble = f"cannot read the run: {type(error).__name__}: {error}"
         finally:
             self.caught_up = self.done = True
 
 
 def _batches(story: Iterator[Told], most: int = 500) -> Iterator[list[Told]]:
-    """A story in pieces, so that a lock is not taken for each event; a pause ends a piece."""
-    piece: list[Told] = []
-    for told in story:
-        piece.append(told)
-        if len(piece) >= most or isinstance(told, Quiet):
-            yield piece
-            piece = []
-    yield piece
+    """Group the parts of a history, so that the lock is not taken for each event."""
+    batch: list[Told] = []
+    for part in story:
+        batch.append(part)
+        if len(batch) >= most or isinstance(part, Quiet):
+            yield batch
+            batch = []
+    yield batch

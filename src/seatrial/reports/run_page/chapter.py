@@ -1,67 +1,76 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""One run as a report tells of it: read in one pass, then only looked at."""
+"""One run of a report, read in one pass."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from seatrial.errors import SeatrialError
+from seatrial.monitoring.diagnosis.diagnosis import diagnose
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Goodput
 from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.prediction import PlanAgainstRun
 from seatrial.monitoring.view import RunView
+from seatrial.runs.history.diagnose import evidence_of
 from seatrial.runs.history.history import Begun, Over, RunHistory, empty_history
+from seatrial.runs.history.sources import FileSource
 from seatrial.runs.ledger.ledger import AttemptOutcome
+
+
+class RunState(StrEnum):
+    """How a run stands at its newest event."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    UNKNOWN = "incomplete log"
+    """The log ends before the last step without an exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
+    """One run of a report."""
+
     name: str
-    """How it is called on the page."""
+    """The name on the page."""
     history: RunHistory
-    """Where it was read from."""
     view: RunView
-    """What is shown of it."""
     attempts: int
-    exit_failed: bool = False
-    """Whether the last that its events tell is an end with an error."""
+    state: RunState
+    has_failed: bool = False
+    """True if the newest attempt failed or disappeared."""
+    exit: Event | None = None
+    """The exit event, if it is the newest event of the processes."""
+    cause: str = ""
+    """Why the run failed, according to the diagnosis. Empty if it did not fail, or if unknown."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """The numbers at its newest step."""
+        """The numbers at the newest step."""
         return self.view.snapshot()
 
     @property
     def spent(self) -> Goodput:
-        """Where its time went."""
+        """The use of wall-clock time."""
         return self.view.goodput()
 
     @property
-    def has_failed(self) -> bool:
-        """Whether its newest attempt ended badly, or nobody knows how."""
-        attempts = self.history.attempts
-        outcome = attempts[-1].outcome if attempts else None
-        # Without a ledger only the events tell.
-        return (
-            self.exit_failed
-            if outcome is None
-            else outcome in (AttemptOutcome.FAILED, AttemptOutcome.GONE)
-        )
-
-    @property
     def tokens_per_step(self) -> int | None:
-        """Tokens of a step, where that is known."""
+        """The tokens of a step. None if unknown."""
         basis = self.view.metrics.basis()
         return None if basis is None else basis.tokens_per_step
 
     @property
     def against(self) -> PlanAgainstRun | None:
-        """Its plan beside what was measured; nothing where no plan says anything."""
+        """The plan compared with the measurements. None without a prediction."""
         forecast = self.history.forecast
         return None if forecast is None else forecast.against(self.snapshot)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers of the page as plain data."""
+        """Return the numbers of the page for `--json`."""
         now, spent = self.snapshot, self.spent
         return {
             "run": self.name,
@@ -84,19 +93,65 @@ class Chapter:
 
 
 def read_chapter(history: RunHistory, name: str = "") -> Chapter:
-    """Read a run from its first event to its last; raises where nothing is told of it."""
+    """Read a run from its first event to its last. Raise if there are no events."""
     basis = history.forecast.basis if history.forecast else None
-    view, attempts, exit_failed = RunView(basis), 0, False
-    for told in history.story():
-        if isinstance(told, Event):
-            view.take(told)
-            if told.kind in (EventKind.START, EventKind.STEP, EventKind.EXIT):
-                exit_failed = bool(told.values.get("error") or told.values.get("code"))
-        elif isinstance(told, Begun):
+    view, attempts = RunView(basis), 0
+    newest: Event | None = None
+    for part in history.story():
+        if isinstance(part, Event):
+            view.take(part)
+            if part.kind in (EventKind.START, EventKind.STEP, EventKind.EXIT):
+                newest = part
+        elif isinstance(part, Begun):
             attempts += 1
-            view.begin(told.attempt.number, told.attempt.submitted)
-        elif isinstance(told, Over):
-            view.end(told.attempt.ended, told.attempt.ending)
+            view.begin(part.attempt.number, part.attempt.submitted)
+        elif isinstance(part, Over):
+            view.end(part.attempt.ended, part.attempt.ending)
     if view.first_time is None:
         raise empty_history(history)
-    return Chapter(name or history.name, history, view, attempts, exit_failed)
+    ended = newest if newest is not None and newest.kind is EventKind.EXIT else None
+    known = history.attempts
+    outcome = known[-1].outcome if known else None
+    has_failed = _has_failed(outcome, ended)
+    state = _state(history, view.snapshot(), outcome, ended)
+    cause = _cause(history) if state is RunState.FAILED else ""
+    return Chapter(name or history.name, history, view, attempts, state, has_failed, ended, cause)
+
+
+def _has_failed(outcome: AttemptOutcome | None, ended: Event | None) -> bool:
+    if outcome is not None:
+        return outcome in (AttemptOutcome.FAILED, AttemptOutcome.GONE)
+    # Without a ledger, only the exit event shows it.
+    return ended is not None and bool(ended.values.get("error") or ended.values.get("code"))
+
+
+def _state(
+    history: RunHistory, now: Snapshot, outcome: AttemptOutcome | None, ended: Event | None
+) -> RunState:
+    """Return the state of a run, from its ledger or else from its events."""
+    reached = now.total_steps is not None and now.step >= now.total_steps
+    # A file counts as live while it is fresh, even if it contains the end of the run.
+    if history.is_live() and not (history.only_words and (ended is not None or reached)):
+        return RunState.RUNNING
+    if _has_failed(outcome, ended):
+        return RunState.FAILED
+    if outcome in (AttemptOutcome.STOPPED, AttemptOutcome.REPLACED):
+        return RunState.STOPPED
+    if outcome is AttemptOutcome.SUCCEEDED or reached:
+        return RunState.FINISHED
+    if ended is None:
+        return RunState.UNKNOWN
+    return RunState.STOPPED if now.total_steps else RunState.FINISHED
+
+
+def _cause(history: RunHistory) -> str:
+    """Diagnose a failed run. Return an empty string if its files name no cause."""
+    # A stream can be read only once, and a cluster would have to be queried.
+    if history.site is not None or not isinstance(history.attempts[-1].source, FileSource):
+        return ""
+    try:
+        _, evidence = evidence_of(history)
+        causes = diagnose(evidence).causes
+    except (SeatrialError, OSError):
+        return ""
+    return causes[0].says if causes else ""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plots of a report, as the plain data that plotly.js draws; colours are names of the style."""
+"""The plots of a report, as data for plotly.js."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from seatrial.reports.run_page.chapter import Chapter
 from seatrial.reports.run_phrases import BUCKET_COLOURS, span
 
 Figure = dict[str, Any]
-"""`data`, `layout`, and what our own script needs beside."""
+"""`data` and `layout` for plotly.js, and values for the script of the page."""
 RUN_COLOURS = ("#2f7fd0", "#e0893a", "#2e9e6b", "#a05fc0", "#cc3d4b", "#7d8794")
-"""The colours of the runs of a comparison, in order; of one run, the first."""
+"""The colours of the runs of a comparison, in order."""
 PART_COLOURS = {
     "data": "#d4b13f",
     "compute": "#2e9e6b",
@@ -23,14 +23,16 @@ PART_COLOURS = {
     "optimizer": "#7a68c7",
     "other": "#8b94a1",
 }
-"""The colours of the parts of a step that our own worker tells."""
+"""The colours of the parts of a step that the worker reports."""
 MOST_LINES = 40
-"""Restarts that are marked in a curve; of more the newest."""
+"""The maximum number of restarts marked in a curve. The newest are kept."""
+FEW_POINTS = 60
+"""Curves with at most this many points also show a marker per point."""
 MORE_COLOURS = ("#5aa9e6", "#e0893a", "#c9a1e8", "#58c48b", "#cc3d4b", "#b08968")
 
 
 def loss_figure(chapters: Sequence[Chapter]) -> Figure:
-    """Loss against steps, or tokens: the mean with the range of each point, and evaluations."""
+    """Plot the loss, with the range of each point, and the evaluations."""
     traces: list[Figure] = []
     for place, chapter in enumerate(chapters):
         colour = RUN_COLOURS[place % len(RUN_COLOURS)]
@@ -43,14 +45,7 @@ def loss_figure(chapters: Sequence[Chapter]) -> Figure:
             mark = "#e0893a" if alone else colour
             traces.append(
                 _trace(chapter, evaluated, label, mark)
-                | {"mode": "markers", "marker": {"size": 9, "symbol": "diamond"}}
-                | {
-                    "marker": {
-                        "size": 9,
-                        "symbol": "diamond",
-                        "color": "#e0893a" if alone else colour,
-                    }
-                }
+                | {"mode": "markers", "marker": {"size": 9, "symbol": "diamond", "color": mark}}
             )
     shapes = restart_lines(chapters[0]) if len(chapters) == 1 else []
     figure = {"data": traces, "layout": {"yaxis": {"title": {"text": "loss"}}, "shapes": shapes}}
@@ -58,7 +53,7 @@ def loss_figure(chapters: Sequence[Chapter]) -> Figure:
 
 
 def rate_figure(chapters: Sequence[Chapter]) -> Figure:
-    """Tokens per second against steps; steps per second where tokens are not known."""
+    """Plot tokens per second, or steps per second if tokens are unknown."""
     known = all(chapter.tokens_per_step for chapter in chapters)
     traces: list[Figure] = []
     for place, chapter in enumerate(chapters):
@@ -84,7 +79,7 @@ def rate_figure(chapters: Sequence[Chapter]) -> Figure:
 def _level(
     chapter: Chapter, points: Sequence[Point], value: float | None, name: str, colour: str
 ) -> Figure:
-    """A straight line over all steps."""
+    """Return a horizontal line over all steps."""
     ends = [points[0].step, points[-1].step] if points and value else []
     return {
         "type": "scatter",
@@ -98,7 +93,7 @@ def _level(
 
 
 def norm_figure(chapters: Sequence[Chapter]) -> Figure:
-    """The gradient norm against steps."""
+    """Plot the gradient norm."""
     traces: list[Figure] = []
     for place, chapter in enumerate(chapters):
         colour = RUN_COLOURS[place % len(RUN_COLOURS)] if len(chapters) > 1 else "#7a68c7"
@@ -107,19 +102,26 @@ def norm_figure(chapters: Sequence[Chapter]) -> Figure:
 
 
 def parts_figure(chapter: Chapter) -> Figure:
-    """What a step's time was made of, stacked."""
+    """Plot the parts of the step time, stacked."""
     more = iter(MORE_COLOURS * 4)
     traces = []
     for name, series in chapter.view.curves.parts.items():
         colour = PART_COLOURS.get(name) or next(more)
-        trace = _trace(chapter, last_of_each(series.points), name, colour)
-        trace |= {"stackgroup": "step", "line": {"width": 0.5, "color": colour}}
-        traces.append(trace | {"fillcolor": colour, "hovertemplate": "%{y:.3g} s"})
-    return {"data": traces, "layout": {"yaxis": {"title": {"text": "seconds a step"}}}}
+        points = last_of_each(series.points)
+        trace = _trace(chapter, points, name, colour) | {"hovertemplate": "%{y:.3g} s"}
+        if len(points) > FEW_POINTS:
+            trace |= {"stackgroup": "step", "line": {"width": 0.5, "color": colour}}
+            trace |= {"mode": "lines", "fillcolor": colour}
+        else:
+            # An area needs two points, and hides that there are only a few.
+            trace |= {"type": "bar", "marker": {"color": colour}}
+        traces.append(trace)
+    layout = {"yaxis": {"title": {"text": "seconds per step"}}, "barmode": "stack", "bargap": 0.15}
+    return {"data": traces, "layout": layout}
 
 
 def skew_figure(chapter: Chapter) -> Figure:
-    """How far the slowest rank was behind the median rank."""
+    """Plot the lag of the slowest rank behind the median rank."""
     points = [
         Point(p.step, 100 * p.mean, 100 * p.least, 100 * p.most, p.count, p.missing)
         for p in chapter.view.curves.skew.points
@@ -130,21 +132,21 @@ def skew_figure(chapter: Chapter) -> Figure:
 
 
 def saves_figure(chapter: Chapter) -> Figure:
-    """How old the newest checkpoint was just before the next, and how long each save took."""
+    """Plot the work at risk just before each save, and the duration of each save."""
     curves = chapter.view.curves
     ages, times = (
         last_of_each(curves.checkpoint_age.points),
         last_of_each(curves.save_seconds.points),
     )
     age = _trace(chapter, ages, "work at risk before the save", "#3f7fc4")
-    taken = _trace(chapter, times, "training stood still", "#e0893a")
+    taken = _trace(chapter, times, "pause for the save", "#e0893a")
     for trace, points in ((age, ages), (taken, times)):
-        # Of joined points the longest is what somebody waits for, or loses.
+        # For merged points, the maximum matters: it is the longest wait or the largest loss.
         trace |= {"type": "bar", "y": [_plain(p.most) for p in points]}
         trace |= {"marker": {"color": trace["line"]["color"]}, "hovertemplate": "%{y:.3g} s"}
     layout = {
         "yaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
-        # Saves are few and far between: a bar for each, however many steps lie between.
+        # One bar per save, at equal distances.
         "xaxis": {"type": "category"},
         "barmode": "group",
     }
@@ -152,7 +154,7 @@ def saves_figure(chapter: Chapter) -> Figure:
 
 
 def goodput_figure(chapters: Sequence[Chapter]) -> Figure:
-    """Where the wall time went: one bar a run."""
+    """Plot the use of wall-clock time, one bar per run."""
     traces = []
     names = [chapter.name for chapter in chapters]
     for bucket, colour in BUCKET_COLOURS.items():
@@ -170,8 +172,9 @@ def goodput_figure(chapters: Sequence[Chapter]) -> Figure:
                 "name": str(bucket),
                 "y": names,
                 "x": shares,
-                "text": [f"{share:.0f} %" if share >= 4 else "" for share in shares],
+                "text": [f"{share:.0f} %" if share >= 8 else "" for share in shares],
                 "textposition": "inside",
+                "textangle": 0,
                 "insidetextanchor": "middle",
                 "customdata": [span(value) for value in seconds],
                 "hovertemplate": f"{bucket}: %{{customdata}} (%{{x:.1f}} %)<extra></extra>",
@@ -181,15 +184,16 @@ def goodput_figure(chapters: Sequence[Chapter]) -> Figure:
     layout = {
         "barmode": "stack",
         "bargap": 0.25,
-        "xaxis": {"title": {"text": "% of the wall time"}, "range": [0, 100]},
+        "xaxis": {"title": {"text": "% of wall-clock time"}, "range": [0, 100]},
         "yaxis": {"automargin": True, "showticklabels": len(chapters) > 1},
-        "height": 150 + 46 * len(chapters),
+        "height": 90 + 46 * len(chapters),
+        "showlegend": False,
     }
     return {"data": traces, "layout": layout, "steps": False}
 
 
 def timeline_figure(chapter: Chapter) -> Figure:
-    """When the run did what: a row for each attempt."""
+    """Plot the activity over time, one row per attempt."""
     traces = []
     stretches = chapter.view.stretches.stretches
     for bucket, colour in BUCKET_COLOURS.items():
@@ -215,7 +219,8 @@ def timeline_figure(chapter: Chapter) -> Figure:
         "bargap": 0.35,
         "xaxis": {"type": "date"},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
-        "height": 150 + 44 * min(rows, 16),
+        "height": 80 + 44 * min(rows, 16),
+        "showlegend": False,
     }
     return {"data": traces, "layout": layout, "steps": False}
 
@@ -223,7 +228,7 @@ def timeline_figure(chapter: Chapter) -> Figure:
 def _banded(
     chapter: Chapter, curve: Series | Sequence[Point], name: str, colour: str
 ) -> list[Figure]:
-    """A mean, and behind it the range from the least to the most where points were joined."""
+    """Plot the mean, with the range behind it if points were merged."""
     points = with_gaps(p for p in (curve.points if isinstance(curve, Series) else curve) if p.count)
     line = _trace(chapter, points, name, colour)
     if not any(point.count > 1 for point in points):
@@ -238,7 +243,7 @@ def _banded(
 
 
 def with_gaps(points: Iterable[Point]) -> list[Point]:
-    """The points, with nothing in between where a start went back, so that no line does."""
+    """Insert a gap where a start went back, so that no line connects the two."""
     kept: list[Point] = []
     for point in points:
         if kept and point.step < kept[-1].step:
@@ -248,12 +253,12 @@ def with_gaps(points: Iterable[Point]) -> list[Point]:
 
 
 def last_of_each(points: Iterable[Point]) -> list[Point]:
-    """The points in the order of steps; of steps that were done again, as they were at last."""
+    """Sort the points by step, and keep the last point of repeated steps."""
     return [point for _, point in sorted({point.step: point for point in points}.items())]
 
 
 def restart_lines(chapter: Chapter) -> list[Figure]:
-    """A thin line at each step that a start went on from."""
+    """Return a thin line at each step from which a start resumed."""
     starts = [start for start in chapter.view.restarts()[1:] if start.first_step > 0]
     return [
         {
@@ -273,7 +278,8 @@ def _trace(chapter: Chapter, points: Iterable[Point], name: str, colour: str) ->
     kept = list(points)
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines+markers" if len(kept) <= FEW_POINTS else "lines",
+        "marker": {"color": colour, "size": 5},
         "name": name,
         "x": [point.step for point in kept],
         "y": [_plain(point.mean) for point in kept],
@@ -285,7 +291,7 @@ def _trace(chapter: Chapter, points: Iterable[Point], name: str, colour: str) ->
 
 
 def _plain(value: float) -> float | None:
-    """Six digits, which no screen shows more of; nothing where it is no number."""
+    """Round to six digits. None if the value is not finite."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
@@ -299,6 +305,6 @@ def _date(seconds: float) -> str:
 
 
 def buckets_with_time(chapter: Chapter) -> list[tuple[Bucket, float]]:
-    """The buckets of a run that hold time, the largest first."""
+    """Return the buckets that hold time, largest first."""
     held = [(bucket, seconds) for bucket, seconds in chapter.spent.seconds.items() if seconds]
     return sorted(held, key=lambda item: -item[1])

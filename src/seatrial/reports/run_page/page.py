@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A report as one HTML file that carries everything with it."""
+"""A report as one self-contained HTML file."""
 
 import json
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from seatrial.monitoring.utilisation import DEFINITION
 from seatrial.reports.run_page import figures, sections
 from seatrial.reports.run_page.chapter import Chapter
 from seatrial.reports.run_page.figures import Figure
+from seatrial.reports.run_page.headline import headline
 from seatrial.reports.run_page.style import POLICY, SCRIPT, STYLE
 from seatrial.reports.run_phrases import moment, span
 from seatrial.reports.terminal import counted
@@ -21,16 +22,16 @@ from seatrial.secrets.redaction import redact, redact_tree
 from seatrial.version import VERSION
 
 MARK = '<meta name="generator" content="seatrial report">'
-"""What tells a page that may be replaced by a newer one from any other file."""
+"""Identifies a page that a newer report may overwrite."""
 STEPS_OR_TOKENS = ("tokens", "tokens")
 LOGARITHMIC = ("logarithmic", "log scale")
 
 
 def plotting_library() -> str:
-    """The script that draws plots, from the report extra."""
+    """Return the script of plotly.js, which is part of the report extra."""
     if find_spec("plotly") is None:
         raise MissingExtraError(
-            "A report draws with plotly, which this installation does not have. "
+            "seatrial report needs plotly, which is not installed. "
             "Install it with: pip install '.[report]' in a checkout of Seatrial.",
             extra="report",
         )
@@ -39,17 +40,18 @@ def plotting_library() -> str:
 
 
 def report_page(chapters: Sequence[Chapter]) -> str:
-    """The whole file, of one run or of several side by side."""
+    """Return the page of one run, or of several runs compared."""
     body, plots = _single(chapters[0]) if len(chapters) == 1 else _several(chapters)
     title = " and ".join(chapter.name for chapter in chapters)
+    title += f": {headline(chapters[0])}" if len(chapters) == 1 else ": report"
     head = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"{MARK}<title>{escape(title)}: report</title>"
+        f"{MARK}<title>{escape(title)}</title>"
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style></head>"
     )
-    # What is read of a run is redacted already; a title or a path may come from elsewhere.
+    # Events are already redacted; names and paths are not.
     body, plots = redact(body), redact_tree(plots)
     drawn = json.dumps(plots, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
@@ -60,29 +62,39 @@ def report_page(chapters: Sequence[Chapter]) -> str:
     )
 
 
-def _header(title: str, where: str) -> str:
+def _header(name: str, title: str, where: str) -> str:
+    above = f'<p class="run">{name}</p>' if name else ""
+    # No line break within "10.8 → 4.2".
+    unbroken = escape(title).replace(" → ", "&nbsp;→&nbsp;")
     return (
-        f"<header><div><h1>{escape(title)}</h1>"
+        f"<header><div>{above}<h1>{unbroken}</h1>"
         f'<p class="where">{escape(where)}</p></div>'
         '<button id="theme">dark</button></header>'
     )
 
 
 def _single(chapter: Chapter) -> tuple[str, dict[str, Figure]]:
-    """The page of one run."""
-    view = chapter.view
+    """Return the page of one run."""
+    view, state = chapter.view, chapter.state
     begin, end = view.first_time or 0.0, view.last_time or 0.0
     attempts = counted(chapter.attempts, "attempt")
-    where = f"{moment(begin)} to {moment(end)} UTC · {attempts} · {chapter.history.place}"
+    first, last = moment(begin), moment(end)
+    last = last.removeprefix(first[:11]) if first != last else last
+    period = f"{first} UTC" if first == last else f"{first} to {last} UTC"
+    where = f"{period} · {attempts} · {chapter.history.place}"
+    name = f'{escape(chapter.name)} <span class="state {state.name.lower()}">{state}</span>'
     plots = {"loss": figures.loss_figure([chapter])}
+    dotted = " Dotted lines mark restarts." if plots["loss"]["layout"]["shapes"] else ""
     tokens = [STEPS_OR_TOKENS] if chapter.tokens_per_step else []
     parts = [
-        _header(chapter.name, where),
+        '<div class="summary">',
+        _header(name, headline(chapter), where),
         sections.answer(chapter),
         sections.cards(chapter),
         sections.plot_section(
-            "loss", "Loss", _curve_words(view.curves.loss), [*tokens, LOGARITHMIC]
+            "loss", "Loss", _curve_words(view.curves.loss) + dotted, [*tokens, LOGARITHMIC]
         ),
+        "</div>",
     ]
     if view.curves.step_seconds.points:
         plots["rate"] = figures.rate_figure([chapter])
@@ -96,28 +108,29 @@ def _single(chapter: Chapter) -> tuple[str, dict[str, Figure]]:
 
 
 def _time_sections(chapter: Chapter, plots: dict[str, Figure]) -> str:
-    """When the run did what, and where its time went."""
+    """Return the sections on restarts and goodput."""
     view = chapter.view
     plots["timeline"] = figures.timeline_figure(chapter)
     plots["goodput"] = figures.goodput_figure([chapter])
     joined = view.stretches.joined_below
-    short = f" Stretches below {span(joined)} are part of their neighbours." if joined else ""
+    short = (
+        f" Periods shorter than {span(joined)} are merged with their neighbours." if joined else ""
+    )
     spent = chapter.spent
-    between = f" {span(spent.between)} between attempts are not counted." if spent.between else ""
+    between = f" {span(spent.between)} between attempts is not counted." if spent.between else ""
     return (
         sections.plot_section(
             "timeline",
             "Restarts",
-            f"What each attempt was doing, and why each start ended.{short}",
-            low=True,
+            f"The activity of each attempt, and why each start of the processes ended.{short}",
+            legend=sections.bucket_legend([chapter]),
         ).removesuffix("</section>")
         + sections.starts_table(chapter)
         + "</section>"
         + sections.plot_section(
             "goodput",
             "Goodput",
-            f"Every moment of the wall time is in one bucket, so that they add up to it.{between}",
-            low=True,
+            f"Each moment is in one bucket, so the buckets add up to the wall-clock time.{between}",
         ).removesuffix("</section>")
         + sections.goodput_table(chapter)
         + "</section>"
@@ -125,11 +138,11 @@ def _time_sections(chapter: Chapter, plots: dict[str, Figure]) -> str:
 
 
 def _step_sections(chapter: Chapter, plots: dict[str, Figure]) -> list[str]:
-    """What a step is made of, the gradient norm, saves and ranks, as far as the log tells."""
+    """Return the sections on step parts, gradient norm, saves and ranks that have data."""
     curves, made = chapter.view.curves, []
     if curves.parts:
         plots["parts"] = figures.parts_figure(chapter)
-        why = "What the rank that writes the log spent a step on."
+        why = "The parts of the step time on the rank that writes the log."
         made.append(sections.plot_section("parts", "Step breakdown", why))
     if curves.grad_norm.points:
         plots["norm"] = figures.norm_figure([chapter])
@@ -137,22 +150,22 @@ def _step_sections(chapter: Chapter, plots: dict[str, Figure]) -> list[str]:
         made.append(sections.plot_section("norm", "Gradient norm", why, [LOGARITHMIC]))
     if curves.checkpoint_age.points:
         plots["saves"] = figures.saves_figure(chapter)
-        why = "How much work a failure would have cost just before each save, and what saves cost."
+        why = "The work that a failure just before each save would have cost, and the save time."
         made.append(sections.plot_section("saves", "Checkpoint ages", why))
     if curves.skew.points:
         plots["skew"] = figures.skew_figure(chapter)
-        why = "How far the slowest rank was behind the median rank."
+        why = "The lag of the slowest rank behind the median rank."
         made.append(sections.plot_section("skew", "Ranks", why))
     return made
 
 
 def _pair(made: list[str]) -> str:
-    """Sections side by side."""
+    """Put sections next to each other."""
     return f'<div class="two">{"".join(made)}</div>' if made else ""
 
 
 def _several(chapters: Sequence[Chapter]) -> tuple[str, dict[str, Figure]]:
-    """The page of several runs side by side."""
+    """Return the page that compares several runs."""
     plots = {
         "loss": figures.loss_figure(chapters),
         "rate": figures.rate_figure(chapters),
@@ -163,39 +176,51 @@ def _several(chapters: Sequence[Chapter]) -> tuple[str, dict[str, Figure]]:
     curves = [chapter.view.curves for chapter in chapters]
     where = " · ".join(chapter.history.place for chapter in chapters)
     body = (
-        _header(" against ".join(chapter.name for chapter in chapters), where)
+        '<div class="summary">'
+        + _header("", " versus ".join(chapter.name for chapter in chapters), where)
+        + "".join(
+            f'<p class="answer"><b>{escape(chapter.name)}</b> {escape(headline(chapter))}</p>'
+            for chapter in chapters
+        )
         + sections.compare_table(chapters)
         + sections.plot_section(
             "loss", "Loss", _curve_words(curves[0].loss), [*tokens, LOGARITHMIC]
         )
+        + "</div>"
         + sections.plot_section("rate", "Throughput", _curve_words(curves[0].step_seconds), tokens)
-        + sections.plot_section("goodput", "Goodput", "Where the wall time went.", low=True)
+        + sections.plot_section(
+            "goodput",
+            "Goodput",
+            "The use of wall-clock time.",
+            legend=sections.bucket_legend(chapters),
+        )
         + sections.plot_section("norm", "Gradient norm", "", [LOGARITHMIC])
     )
     return body, plots
 
 
 def _curve_words(series: Series) -> str:
-    """What a point of a curve stands for."""
+    """Describe the points of a curve."""
     most = max((point.count + point.missing for point in series.points), default=1)
     bad = sum(point.missing for point in series.points)
     words = (
-        "Every step is drawn."
+        "One point per step."
         if most <= 1
-        else f"A point is the mean of up to {most:,} steps; the band reaches from the least to "
-        "the most of them, so that no spike is lost."
+        else f"Each point is the mean of up to {most:,} steps; the band shows their minimum and "
+        "maximum."
     )
-    return words + (f" {bad:,} values were no number, and are not drawn." if bad else "")
+    return words + (f" {bad:,} values are not numbers and are not drawn." if bad else "")
 
 
 def _notes(chapters: Sequence[Chapter]) -> str:
-    """How the numbers are counted."""
+    """Define the numbers of the page."""
     notes = {
-        "Goodput": "the share of the wall time in which steps were done that no attempt had done "
-        "before. Wall time runs from each submission to its end, as far as the log tells.",
-        "Throughput and time of a step": "medians of the last 50 steps; curves show all.",
-        "Steps done again": "between the newest checkpoint and the end of a start; they follow "
-        "the curve as they were done.",
+        "Goodput": "the share of wall-clock time spent on steps that no attempt had done before. "
+        "Wall-clock time runs from each submission to its end, or to its last event.",
+        "Throughput and step time": "medians of the last 50 steps. The curves show all steps.",
+        "Repeated steps": "steps between the newest checkpoint and the end of a start. They are "
+        "drawn each time they were done.",
+        "Plots": "drag to zoom, double-click to reset. Select a name in a legend to hide its data.",
     }
     for chapter in chapters:
         basis = chapter.view.metrics.basis()
@@ -204,7 +229,7 @@ def _notes(chapters: Sequence[Chapter]) -> str:
             notes["MFU"] = f"{DEFINITION}; peak {peak}."
     listed = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in notes.items())
     return (
-        f'<section class="notes"><h2>How this is counted</h2><dl>{listed}</dl>'
-        f"<p>Made by Seatrial {VERSION}. The file asks nobody on the network for anything.</p>"
+        f'<section class="notes"><h2>Definitions</h2><dl>{listed}</dl>'
+        f"<p>Written by Seatrial {VERSION}. This file makes no network requests.</p>"
         "</section>"
     )

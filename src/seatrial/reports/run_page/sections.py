@@ -1,15 +1,17 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a report as HTML: cards, tables and the places where plots are drawn."""
+"""The sections of a report as HTML: cards, tables and containers for plots."""
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from seatrial.findings import Severity
+from seatrial.monitoring.goodput import Bucket
 from seatrial.monitoring.prediction import Compared
 from seatrial.reports.plan_phrases import duration, gib, three
-from seatrial.reports.run_page.chapter import Chapter
+from seatrial.reports.run_page.chapter import Chapter, RunState
 from seatrial.reports.run_page.figures import buckets_with_time
+from seatrial.reports.run_page.headline import loss_change
 from seatrial.reports.run_phrases import (
     BUCKET_COLOURS,
     loss_words,
@@ -22,11 +24,11 @@ from seatrial.reports.terminal import counted
 from seatrial.units import format_count
 
 MOST_ROWS = 60
-"""Rows of a table; of more the newest."""
+"""The maximum number of rows of a table. The newest are kept."""
 
 
 def card(label: str, value: str, note: str = "") -> str:
-    """One number that matters."""
+    """Return a key number with its label."""
     return (
         f'<div class="card"><small>{escape(label)}</small><b>{escape(value)}</b>'
         f"<i>{escape(note)}</i></div>"
@@ -34,23 +36,27 @@ def card(label: str, value: str, note: str = "") -> str:
 
 
 def cards(chapter: Chapter) -> str:
-    """The numbers that matter, first."""
+    """Return the key numbers."""
     now, spent = chapter.snapshot, chapter.spent
     made = [_progress(chapter)]
     best = f"validation {now.evaluation:.4g}" if now.evaluation is not None else ""
     made.append(card("loss", loss_words(now.loss), best))
     if now.tokens_per_second:
-        each = f"{three(now.step_seconds)} s a step" if now.step_seconds else ""
+        each = f"{duration(now.step_seconds)} per step" if now.step_seconds else ""
         made.append(card("tokens per second", three(now.tokens_per_second), each))
     elif now.step_seconds:
-        made.append(card("a step", duration(now.step_seconds)))
+        made.append(card("step time", duration(now.step_seconds)))
     if now.mfu is not None:
-        rate = f"{now.flops_per_gpu / 1e12:.0f} TFLOP/s a GPU" if now.flops_per_gpu else ""
+        rate = f"{now.flops_per_gpu / 1e12:.0f} TFLOP/s per GPU" if now.flops_per_gpu else ""
         made.append(card("MFU", percent(now.mfu), rate))
     if spent.wall:
         made.append(card("goodput", percent(spent.share), f"of {span(spent.wall)}"))
-    again = f"{counted(spent.replayed_steps, 'step')} done again"
+    again = f"{counted(spent.replayed_steps, 'step')} repeated"
     made.append(card("restarts", f"{spent.restarts}", again))
+    planned = chapter.against.step_seconds if chapter.against is not None else None
+    if planned is not None:
+        note = f"planned {duration(planned.planned)} ± {percent(planned.error)}"
+        made.append(card("step time vs. plan", f"{100 * planned.difference:+.0f} %", note))
     return f'<div class="cards">{"".join(made)}</div>'
 
 
@@ -64,43 +70,75 @@ def _progress(chapter: Chapter) -> str:
 
 
 def answer(chapter: Chapter) -> str:
-    """The run in a sentence or two."""
-    now, spent = chapter.snapshot, chapter.spent
-    curve = [p for p in chapter.view.curves.loss.points if p.count]
-    words = f"{chapter.view.new_steps:,} steps in {span(spent.wall)}"
-    if len(curve) > 1:
-        words += f"; the loss went from {loss_words(curve[0].mean)} to {loss_words(now.loss)}"
-    words += "."
-    lost = [(bucket, seconds) for bucket, seconds in buckets_with_time(chapter)][:3]
-    named = [f"{b} {percent(s / spent.wall)}" for b, s in lost if spent.wall and b != "training"]
-    if spent.wall:
-        words += f" {percent(spent.share)} of the time was training"
-        words += f"; the rest is mostly {' and '.join(named[:2])}." if named else "."
+    """Summarise the run in a few sentences."""
+    spent, state = chapter.spent, chapter.state
+    words = [_time_words(chapter)]
+    if state is RunState.FAILED:
+        words.insert(0, loss_change(chapter).capitalize())
     ahead = chapter.view.outlook()
-    if ahead is not None and chapter.history.is_live():
-        words += (
-            f" Done in about {span(ahead.likely)} ({span(ahead.soonest)} to {span(ahead.latest)})."
+    if ahead is not None and state is RunState.RUNNING:
+        words.append(
+            f"About {span(ahead.likely)} remaining ({span(ahead.soonest)} to {span(ahead.latest)})"
         )
-    return f'<p class="answer">{escape(words)}</p>'
+    if spent.replayed_steps:
+        words.append(
+            f"{counted(spent.replayed_steps, 'step').capitalize()} repeated after restarts"
+        )
+    total = sum(chapter.view.found.values())
+    if total:
+        codes = ", ".join(code for code, _ in chapter.view.found.most_common(3))
+        words.append(f"{counted(total, 'finding')}: {codes}")
+    if state is RunState.FAILED:
+        words.append("For the evidence and the fix, run seatrial diagnose")
+    text = " ".join(f"{sentence}." for sentence in words if sentence)
+    return f'<p class="answer">{escape(text)}</p>'
+
+
+def _time_words(chapter: Chapter) -> str:
+    """Describe how long the run took, and what besides training took time."""
+    spent = chapter.spent
+    steps = counted(chapter.view.new_steps, "step")
+    if not spent.wall:
+        return f"{steps}, without a known duration"
+    others = [
+        f"{bucket} {percent(seconds / spent.wall)}"
+        for bucket, seconds in buckets_with_time(chapter)
+        if bucket is not Bucket.TRAINING
+    ]
+    shares = [f"training {percent(spent.share)}", *others[:2]]
+    return f"{steps} in {span(spent.wall)}: {', '.join(shares)}"
 
 
 def plot_section(
-    name: str, title: str, why: str, buttons: Iterable[tuple[str, str]] = (), *, low: bool = False
+    name: str, title: str, why: str, buttons: Iterable[tuple[str, str]] = (), legend: str = ""
 ) -> str:
-    """A plot with its title, what it shows, and what can be turned."""
+    """Return a section with a plot, its title, its description and its buttons."""
     made = "".join(
         f'<button data-plot="{name}" data-turns="{turns}" aria-pressed="false">{label}</button>'
         for turns, label in buttons
     )
+    made += f'<button data-image="{name}" title="Save this plot as an image">PNG</button>'
     return (
-        f'<section><span class="buttons">{made}</span><h2>{escape(title)}</h2>'
-        f'<p class="why">{escape(why)}</p>'
-        f'<div id="{name}" class="plot{" low" if low else ""}"></div></section>'
+        f'<section><div class="top"><h2>{escape(title)}</h2>'
+        f'<span class="buttons">{made}</span></div>'
+        f'<p class="why">{escape(why)}</p>{legend}'
+        f'<div id="{name}" class="plot"></div></section>'
     )
 
 
+def bucket_legend(chapters: Sequence[Chapter]) -> str:
+    """Return the colours of the buckets that hold time."""
+    held = {bucket for chapter in chapters for bucket, _ in buckets_with_time(chapter)}
+    made = "".join(f"<span>{_swatch(bucket)}</span>" for bucket in BUCKET_COLOURS if bucket in held)
+    return f'<div class="legend">{made}</div>'
+
+
+def _swatch(bucket: Bucket) -> str:
+    return f'<span class="swatch" style="background:{BUCKET_COLOURS[bucket]}"></span>{bucket}'
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table of cells that are HTML already."""
+    """Return a table. Cells are HTML, heads are text."""
     head = "".join(f"<th{_n(place, numbers)}>{escape(h)}</th>" for place, h in enumerate(heads))
     body = "".join(
         "<tr>"
@@ -116,66 +154,68 @@ def _n(place: int, numbers: Sequence[int]) -> str:
 
 
 def goodput_table(chapter: Chapter) -> str:
-    """The buckets with their time; they add up to the wall time."""
+    """Return the time of each bucket. The buckets add up to the wall-clock time."""
     spent = chapter.spent
     rows = [
-        (
-            f'<span class="swatch" style="background:{BUCKET_COLOURS[bucket]}"></span>{bucket}',
-            span(seconds),
-            percent(seconds / spent.wall),
-        )
+        (_swatch(bucket), span(seconds), percent(seconds / spent.wall))
         for bucket, seconds in buckets_with_time(chapter)
     ]
-    rows.append(("<b>wall time</b>", f"<b>{span(spent.wall)}</b>", "<b>100 %</b>"))
+    rows.append(("<b>wall-clock time</b>", f"<b>{span(spent.wall)}</b>", "<b>100 %</b>"))
     return table(("", "time", "share"), rows, (1, 2))
 
 
 def starts_table(chapter: Chapter) -> str:
-    """Every start of the processes, and why it ended."""
+    """List every start of the processes, and why it ended."""
     kept = chapter.view.restarts()[-MOST_ROWS:]
     rows = [
         (
             str(start.attempt),
             moment(start.began),
             f"{start.first_step:,} → {start.last_step:,}",
-            span(start.ended - start.began) if start.ended else "goes on",
+            span(start.ended - start.began) if start.ended else "running",
             f'<span class="bad">{start.lost_steps:,}</span>' if start.lost_steps else "0",
-            escape(shortened(start.cause, 160)) or "goes on",
+            escape(shortened(start.cause, 160)) or "running",
         )
         for start in kept
     ]
     left = chapter.view.starts.total - len(kept)
-    note = f'<p class="why">{left:,} earlier starts are not listed.</p>' if left > 0 else ""
-    heads = ("attempt", "training began, UTC", "steps", "for", "done again", "why it ended")
+    note = f'<p class="why">{left:,} earlier starts not listed.</p>' if left > 0 else ""
+    heads = (
+        "attempt",
+        "training started (UTC)",
+        "steps",
+        "duration",
+        "repeated",
+        "reason for exit",
+    )
     return table(heads, rows, (2, 3, 4)) + note
 
 
 def plan_section(chapter: Chapter) -> str:
-    """What the plan said beside what was measured."""
+    """Compare the plan with the measurements."""
     found = chapter.against
-    title = "<section><h2>Plan against measured</h2>"
+    title = "<section><h2>Planned versus measured</h2>"
     if found is None:
         plan = chapter.history.plan
         why = (
-            "This run is on processors without a GPU, of which the planner predicts nothing."
+            "The planner has no prediction for this run. It predicts only runs on GPUs."
             if plan is not None
-            else "No plan of this run is known here. Give its spec, or its name in the directory "
-            "of its spec."
+            else "No plan found. Pass the run's spec, or its name in the directory of the spec."
         )
         return f'{title}<p class="why">{why}</p></section>'
     rows = []
     if found.step_seconds is not None:
-        rows.append(_compared("time of a step", found.step_seconds, duration))
+        rows.append(_compared("step time", found.step_seconds, duration))
     if found.memory is not None:
         rows.append(_compared("memory of the fullest GPU", found.memory, lambda b: f"{gib(b)} GiB"))
     if not rows:
-        return f'{title}<p class="why">Nothing that was planned was measured.</p></section>'
-    heads = ("", "plan", "measured", "difference", "")
+        return f'{title}<p class="why">No planned value was measured.</p></section>'
+    heads = ("", "planned", "measured", "difference", "")
     return f"{title}{table(heads, rows, (1, 2, 3))}</section>"
 
 
 def _compared(name: str, found: Compared, show: Callable[[float], str]) -> tuple[str, ...]:
-    inside = "within the plan's error" if found.within else "outside the plan's error"
+    inside = "within the error bar" if found.within else "outside the error bar"
     kind = "good" if found.within else "bad"
     return (
         name,
@@ -187,7 +227,7 @@ def _compared(name: str, found: Compared, show: Callable[[float], str]) -> tuple
 
 
 def findings_section(chapter: Chapter) -> str:
-    """What was found while the run went on."""
+    """List the findings of the run."""
     view = chapter.view
     if not view.found:
         return ""
@@ -196,7 +236,7 @@ def findings_section(chapter: Chapter) -> str:
         (
             moment(event.time),
             f"{event.step:,}",
-            f'<span class="{_kind(event.values.get("severity"))}">'
+            f'<span class="code {_kind(event.values.get("severity"))}">'
             f"{escape(str(event.values.get('code', '')))}</span>",
             escape(str(event.values.get("rule", ""))),
             escape(str(event.values.get("fix", ""))),
@@ -204,12 +244,12 @@ def findings_section(chapter: Chapter) -> str:
         for event in kept
     ]
     total = sum(view.found.values())
-    left = f"; the newest {len(kept)} are listed" if total > len(kept) else ""
-    counts = ", ".join(f"{code} {number:,}" for code, number in view.found.most_common())
+    left = f"; showing the newest {len(kept)}" if total > len(kept) else ""
+    counts = ", ".join(f"{number:,} × {code}" for code, number in view.found.most_common())
     return (
         f"<section><h2>{escape(counted(total, 'finding').capitalize())}</h2>"
         f'<p class="why">{escape(counts + left)}</p>'
-        f"{table(('time, UTC', 'step', 'code', 'what', 'what to do'), rows, (1,))}</section>"
+        f"{table(('time (UTC)', 'step', 'code', 'finding', 'fix'), rows, (1,))}</section>"
     )
 
 
@@ -222,7 +262,7 @@ def _known(value: float | None, words: Callable[[float], str]) -> str:
 
 
 def compare_table(chapters: Sequence[Chapter]) -> str:
-    """The numbers that matter of several runs, side by side."""
+    """Compare the key numbers of several runs."""
 
     def row(name: str, cells: Iterable[str]) -> tuple[str, ...]:
         return (name, *cells)
@@ -232,16 +272,16 @@ def compare_table(chapters: Sequence[Chapter]) -> str:
         row("steps", (f"{n.step:,}" for _, n, _ in numbers)),
         row("loss", (loss_words(n.loss) for _, n, _ in numbers)),
         row("validation loss", (_known(n.evaluation, loss_words) for _, n, _ in numbers)),
-        row("time of a step", (_known(n.step_seconds, duration) for _, n, _ in numbers)),
+        row("step time", (_known(n.step_seconds, duration) for _, n, _ in numbers)),
         row(
             "tokens per second",
             (_known(n.tokens_per_second, three) for _, n, _ in numbers),
         ),
         row("MFU", (_known(n.mfu, percent) for _, n, _ in numbers)),
-        row("wall time", (span(s.wall) for _, _, s in numbers)),
+        row("wall-clock time", (span(s.wall) for _, _, s in numbers)),
         row("goodput", (percent(s.share) for _, _, s in numbers)),
         row("restarts", (f"{s.restarts}" for _, _, s in numbers)),
-        row("steps done again", (f"{s.replayed_steps:,}" for _, _, s in numbers)),
+        row("repeated steps", (f"{s.replayed_steps:,}" for _, _, s in numbers)),
     ]
     heads = ("", *(chapter.name for chapter in chapters))
     return f"<section>{table(heads, rows, range(1, len(heads)))}</section>"
