@@ -40,6 +40,7 @@ lint: $(ENV) ## Check format, style and spelling
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m codespell_lib
+	$(PYTHON) -m scripts.words
 
 .PHONY: types
 types: $(ENV) ## Check types

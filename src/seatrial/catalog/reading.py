@@ -150,7 +150,7 @@ def _read(file: Path) -> dict[str, Any]:
                 CatalogCode.UNREADABLE,
                 Where("", str(file), line, column),
                 f"the catalog file cannot be read: {_TOML_PLACE.sub('', reason)}.",
-                "Mend it, or move it out of the catalog directory.",
+                "Fix it, or move it out of the catalog directory.",
             )
         ) from None
 

@@ -138,7 +138,7 @@ def _exported(
     exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
     size = record.shards.size
     with (
-        on_interrupt(f"The checkpoint is unchanged. Delete {to} if it exists, and rerun."),
+        on_interrupt(f"The checkpoint is unchanged. {to} is incomplete: delete it, then rerun."),
         shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell,
     ):
 
@@ -220,7 +220,7 @@ def import_weights(
         )
     there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
     with (
-        on_interrupt(f"The source is unchanged. Delete {to} if it exists, and rerun."),
+        on_interrupt(f"The source is unchanged. {to} is incomplete: delete it, then rerun."),
         shown(source, there, quiet=as_json) as tell,
     ):
         told = import_by_worker(Path(source), to.absolute(), lambda _, done, total: tell(0, done))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A prepared data set in words: tokens, lengths, bad lines, cost, place."""
+"""The output of `seatrial data`: tokens, lengths, bad lines, cost and place of a dataset."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def histogram(lengths: Sequence[int]) -> str:
-    """Documents by length as one line: the i-th number counts 2^(i-1) to 2^i - 1 tokens."""
+    """Draw documents by length in one line; the i-th number counts 2^(i-1) to 2^i - 1 tokens."""
     filled = [i for i, number in enumerate(lengths) if number and i]
     empty = lengths[0] if lengths else 0
     notes = [f"{counted(empty, 'document')} without text"] if empty else []
@@ -35,7 +35,7 @@ def histogram(lengths: Sequence[int]) -> str:
         return ", ".join(notes) or "no documents"
     first, last = filled[0], filled[-1]
     most = max(lengths[1:])
-    # A bar for every class that has documents at all, so that a single long one is seen.
+    # Every class with documents has a bar, so that a single long document is visible.
     bars = "".join(
         _BLOCKS[(number * (len(_BLOCKS) - 1) + most - 1) // most] if number else " "
         for number in lengths[first : last + 1]
@@ -47,7 +47,7 @@ def histogram(lengths: Sequence[int]) -> str:
 
 
 def rows(record: "DatasetRecord") -> list[tuple[str, str, str, str]]:
-    """Source, tokens, documents and files, for each source and for each of its domains."""
+    """Return source, tokens, documents and files of each source and its domains."""
     found = []
     for source in record.sources:
         domains = dict.fromkeys(f.domain for f in record.files if f.source == source.name)
@@ -63,7 +63,7 @@ def rows(record: "DatasetRecord") -> list[tuple[str, str, str, str]]:
 def _row(
     record: "DatasetRecord", label: str, source: str, domain: str | None
 ) -> tuple[str, str, str, str]:
-    """A line of the table; without a domain, all of the source."""
+    """Return a row of the table. Without a domain, it covers the whole source."""
     files = [
         file for file in record.files if file.source == source and domain in (None, file.domain)
     ]
@@ -76,11 +76,11 @@ def _row(
 
 
 def say_record(name: str, record: "DatasetRecord", address: str) -> None:
-    """What a data set holds."""
+    """Print the content of a dataset."""
     size = sum(file.tokens_size + file.header.size for file in record.files)
     say_text(
         f"{name}   {format_count(record.tokens)} tokens, {counted(record.documents, 'document')}, "
-        f"{format_bytes(size)} in {counted(len(record.files), 'pair')} of .bin and .idx",
+        f"{format_bytes(size)} in {counted(len(record.files), '.bin/.idx pair')}",
         rest="  ",
     )
     columns = (
@@ -97,26 +97,26 @@ def say_record(name: str, record: "DatasetRecord", address: str) -> None:
 
 
 def say_pieces(pieces: Sequence["Piece"]) -> None:
-    """What bytes of a file mean, piece by piece."""
+    """Print the meaning of bytes of a file."""
     for piece in pieces:
         say_text(piece.meaning, f"{piece.start:>12,}  {piece.shown:<24}  ")
 
 
 def _columns(lengths: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The same class of every source."""
+    """Group the counts of every source by class."""
     longest = max(map(len, lengths), default=0)
     return [[each[i] for each in lengths if i < len(each)] for i in range(longest)]
 
 
 def _bad(record: "DatasetRecord", address: str) -> str:
-    """The lines that could not be used, by reason, and where they are listed."""
+    """Describe the unusable lines by reason, and the file that lists them."""
     reasons: dict[str, int] = {}
     for source in record.sources:
         for reason, number in source.counts.bad.items():
             reasons[reason] = reasons.get(reason, 0) + number
     lines = sum(source.counts.lines for source in record.sources)
     dropped = sum(source.counts.dropped for source in record.sources)
-    left_out = f"; {counted(dropped, 'empty document')} left out" if dropped else ""
+    left_out = f"; {counted(dropped, 'empty document')} skipped" if dropped else ""
     if not reasons:
         return f"none of {counted(lines, 'line')}{left_out}"
     words = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
@@ -125,7 +125,7 @@ def _bad(record: "DatasetRecord", address: str) -> str:
 
 
 def outcome_as_json(outcome: "PreparationOutcome", cache: str) -> dict[str, Any]:
-    """What preparing came to, for a program."""
+    """Return the result of a preparation for `--json`."""
     return record_as_json(outcome.record, outcome.address) | {
         "index_cache": cache,
         "is_new": outcome.is_new,
@@ -137,28 +137,28 @@ def outcome_as_json(outcome: "PreparationOutcome", cache: str) -> dict[str, Any]
 
 
 def say_outcome(name: str, outcome: "PreparationOutcome", cache: str, spec: str) -> None:
-    """What a preparation came to."""
+    """Print the result of a preparation."""
     if not outcome.is_new:
-        done = f"samples were cut into {', '.join(outcome.cut)}" if outcome.cut else ""
-        say_text(f"{name} is prepared already; {done or 'nothing was done'}.", rest="  ")
+        done = f"; wrote samples to {', '.join(outcome.cut)}" if outcome.cut else ""
+        say_text(f"{name} is already prepared{done}.", rest="  ")
     say_record(name, outcome.record, outcome.address)
     if outcome.is_new:
         say_text(_work(outcome), "work      ")
     place = outcome.address
     if outcome.location != outcome.address:
-        place += f"; copy it to {outcome.location}, where the run looks for it"
+        place += f"; copy it to {outcome.location}, where the run expects it"
     say_text(f"{place} (blend.txt, dataset.json)", "data      ")
     say_text(cache, "cache     ")
     if has_errors(outcome.findings):
-        say_text("mend what is said above, then run this again; the data are whole", "next      ")
+        say_text("fix the errors above and rerun; the prepared data is complete", "next      ")
     else:
         say_following(f"seatrial rehearse {spec}", "next      ")
 
 
 def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: str | None) -> None:
-    """A task list, how to do a task of it, and what comes then."""
+    """Print a task list, how to run one of its tasks, and the next step."""
     say(f"list      {frozen.address}")
-    say(f"tasks     {frozen.tasks:,} (0 to {frozen.tasks - 1:,}), {frozen.done:,} of them done")
+    say(f"tasks     {frozen.tasks:,} (0 to {frozen.tasks - 1:,}), {frozen.done:,} done")
     say(f"backend   {frozen.backend}")
     say(f"task N    python -m seatrial.dataprep.drivers.single --list {frozen.address} --task N")
     words = [spec, *overrides, *(("--to", to) if to else ())]
@@ -166,11 +166,11 @@ def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: st
 
 
 def _work(outcome: "PreparationOutcome") -> str:
-    """What this start has done, and what it cost."""
+    """Describe the work of this start and its cost."""
     if not outcome.tasks:
         return (
-            f"no task was left to do; put together and verified in"
-            f" {format_seconds(outcome.seconds)}"
+            f"all tasks were already done; assembled and verified in "
+            f"{format_seconds(outcome.seconds)}"
         )
     rate = outcome.input_bytes / outcome.seconds if outcome.seconds else 0.0
     backends = sorted({b for source in outcome.record.sources for b in source.backends})
@@ -182,19 +182,19 @@ def _work(outcome: "PreparationOutcome") -> str:
         f"{', '.join(backends)} ({counted(audited, 'document')} compared with the reference)",
     ]
     if outcome.again:
-        words.append(f"{counted(len(outcome.again), 'task')} tried again")
+        words.append(f"{counted(len(outcome.again), 'task')} retried")
     return ", ".join(words)
 
 
 def _tasks(outcome: "PreparationOutcome") -> str:
-    """The tasks of this start, and of how many where an earlier start did others."""
+    """Describe the tasks of this start, and the total if an earlier start did others."""
     total = sum(source.tasks for source in outcome.record.sources)
     own = counted(outcome.tasks, "task")
-    return own if outcome.tasks >= total else f"{own} (of {total:,}; the others were done before)"
+    return own if outcome.tasks >= total else f"{own} (of {total:,}; the others were done earlier)"
 
 
 def record_as_json(record: "DatasetRecord", address: str) -> dict[str, Any]:
-    """A data set for a program."""
+    """Return a dataset for `--json`."""
     return {
         "address": address,
         "list_digest": record.list_digest,

@@ -74,7 +74,9 @@ def command(
             _say_result(result, many=len(twins) > 1)
 
     again = seatrial_words("rehearse", file, *overrides or ())
-    with on_interrupt(f"The run itself is unchanged. To rehearse again: {again}"):
+    with on_interrupt(f"Logs stay in .seatrial. To rehearse again: {again}"):
+        f"Logs stay in .seatrial. To rehearse again: {again}, or one drill: --drill NAME"
+    ):
         done = rehearse(
             file,
             overrides or (),

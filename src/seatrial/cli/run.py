@@ -102,13 +102,18 @@ def _show(way: tuple[PipelineStep, ...], book: Logbook) -> None:
 def _do(step: PipelineStep, place: str, again: str, lock: int) -> None:
     """Run the command of a step. If it fails, exit with its exit code."""
     say_error(f"\n── {place}  {step.name}: {step.says}\n   $ seatrial {shlex.join(step.words)}\n")
-    done = subprocess.run(  # noqa: S603  (our own argv, no shell)
+    with subprocess.Popen(  # noqa: S603  (our own argv, no shell)
         [sys.executable, "-m", "seatrial", NO_NEXT, *step.words],
         # A step may outlive a killed pipeline; no second pipeline may start while it runs.
         pass_fds=(lock,),
-        check=False,
-    )
-    if done.returncode == 0:
+    ) as child:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            # The step got the same Ctrl-C: let it stop its processes and print what it keeps.
+            child.wait()
+            raise
+    if code == 0:
         return
     say_error(f"\nStopped at step {place}, {step.name}. Fix the problem above, then rerun: {again}")
-    raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)
+    raise typer.Exit(code if code > 0 else 128 - code)

@@ -188,7 +188,7 @@ class _Preparation:
     def finished(self, *, begun: bool = False) -> PreparationOutcome | None:
         """Return the outcome if the data set exists, and delete leftover work.
 
-        After this start has begun working, its own work on another list is deleted too.
+        Once this start works on tasks, its own work on another list is deleted too.
         """
         record = finished_record(self.store)
         if record is None:

@@ -48,7 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_prepare_says_what_came_of_it(home: Path) -> None:
     said = (home / "said").read_text()
     assert "360 documents" in said
-    assert "5 pairs of .bin and .idx" in said
+    assert "5 .bin/.idx pairs" in said
     for words in ("s0", "  Chart", "lengths   ", "bad       none of 360 lines", "core-seconds"):
         assert words in said
     assert f"data      {home}/out (blend.txt, dataset.json)" in said
@@ -58,7 +58,7 @@ def test_prepare_says_what_came_of_it(home: Path) -> None:
 def test_prepare_again_says_that_nothing_was_to_do(home: Path) -> None:
     before = contents(home / "out")
     done = seatrial("data", "prepare", "run.yaml", cwd=home)
-    assert "little is prepared already; nothing was done." in done.stdout
+    assert "little is already prepared." in done.stdout
     found = json.loads(seatrial("data", "prepare", "run.yaml", "--json", cwd=home).stdout)
     assert (found["is_new"], found["documents"], found["tasks"]) == (False, 360, 0)
     assert contents(home / "out") == before

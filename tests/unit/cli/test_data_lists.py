@@ -50,7 +50,7 @@ def test_a_list_is_frozen_and_its_tasks_are_done_one_by_one(
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
     capsys.readouterr()
     say_outcome("little", outcome, "", "run.yaml")
-    assert "no task was left to do" in capsys.readouterr().out
+    assert "all tasks were already done" in capsys.readouterr().out
     with pytest.raises(UsageError, match="already contains a data set"):
         freeze_data(spec)
 

@@ -75,7 +75,7 @@ class LlmFoundryEngine(Engine):
     """Options that a field of the spec sets, with that field."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """It shards everything or nothing, and recomputes whole layers or none."""
+        """Sharding is full or off, and recomputation covers whole layers or is off."""
         return EngineLimits(
             stack="llm-foundry",
             splits_model=self.splits_model,

@@ -114,7 +114,7 @@ def _layout(plan: Plan) -> Iterator[Problem]:
             rule = f"LLM Foundry has no {axis}: it shards only over the data-parallel ranks."
             yield _unsupported(f"parallelism.{axis}_size", rule, f"Use {axis}_size 1.")
     if plan.sharding is Sharding.OPTIMIZER:
-        rule = "LLM Foundry shards everything (fsdp) or nothing."
+        rule = "LLM Foundry supports full sharding (fsdp) or no sharding."
         yield _unsupported("parallelism.sharding", rule, "Use fsdp or none.")
     unused = [name for name in plan.spec.engine.options if name.startswith("fsdp_config.")]
     if unused and plan.sharding is Sharding.NONE and plan.recompute is Recompute.NONE:

@@ -155,7 +155,7 @@ class _Pass:
     def cannot_win(self, shape: Shape, micro: int, total: int) -> bool:
         """Whether chunks could not make up for what the plain schedule lacks on the best.
 
-        The best are the best of the same degrees, and the few that are told of in the end.
+        The best are the best of the same degrees, and the few that are reported in the end.
         """
         plain = self.plain.get((micro, total))
         chunks = shape.layout.vp_size
