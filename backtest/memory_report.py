@@ -118,5 +118,5 @@ def verdict_lines(judged: Sequence[Judged]) -> list[Line]:
 def bloom_line(judged: Sequence[Judged]) -> Line:
     """The few runs of BLOOM that did not fit."""
     missed, risky = sum(one.missed for one in judged), sum(one.risky for one in judged)
-    said = f"{len(judged) - missed - risky} said so, {risky} risky, {missed} missed"
+    said = f"{len(judged) - missed - risky} predicted, {risky} risky, {missed} missed"
     return Line("Out of memory, BLOOM on A100 (none ran), sizes held out", len(judged), said)

@@ -28,11 +28,11 @@ PHRASES = {
     r"watchkeeper": "monitor",
     r"voyages?": "pipeline, run",
     r"hold still": "pause",
-    r"(?:or|is|are|means|returns?|yields?) nothing(?= (?:where|when|if|else)\b|[.;:,)]|$)": (
+    r"(?:or|is|are|returns?|yields?) nothing(?= (?:where|when|if|else)\b|[.;:,)]|$)": (
         "None, empty, not set, missing"
     ),
 }
-_BANNED = re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in PHRASES), re.IGNORECASE)
+_BANNED = re.compile(rf"(?<![\w-])(?:{'|'.join(PHRASES)})(?![\w-])", re.IGNORECASE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
 
@@ -76,7 +76,8 @@ def _texts(file: Path) -> Iterator[tuple[int, str]]:
         kinds = {tokenize.STRING, tokenize.COMMENT, tokenize.FSTRING_MIDDLE}
         with file.open("rb") as stream:
             for token in tokenize.tokenize(stream.readline):
-                if token.type in kinds:
+                # A literal without a space is a name or a key of a file format.
+                if token.type in kinds and " " in token.string:
                     yield token.start[0], token.string
 
 

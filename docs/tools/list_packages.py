@@ -21,7 +21,7 @@ from seatrial.version import VERSION
 
 HEAD = ("package", "version", "licence")
 PAGE = ROOT / "docs/packages.md"
-UNKNOWN = "not said in its metadata"
+UNKNOWN = "not stated in its metadata"
 NOT_READ = "not read"
 """For a package that is not installed here, such as one for another system."""
 LONGEST = 60

@@ -214,7 +214,7 @@ FAULT_TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
         disks,
     ),
     "corruptions": (("corruptions", "silent", "kinds"), corruptions),
-    "starts": (("damage", "went on from the newest good checkpoint, bit by bit"), starts),
+    "starts": (("damage", "resumed from the newest good checkpoint, bit by bit"), starts),
     "late-commits": (("late commits", "refused"), late_commits),
     "calm": (("length", "steps", "saves", "false alarms"), calm),
     "goodput": (

@@ -149,7 +149,7 @@ def test_the_users_own_data_are_read_also_without_their_tokenizer(tmp_path: Path
 PLANS = {
     "a mixture of experts": ["model.preset=mixtral-8x7b", "parallelism.ep_size=2"],
     "two twins": ["parallelism.pp_size=2", "parallelism.cp_size=2"],
-    "saving beside the training": ["checkpoints.asynchronous=true"],
+    "asynchronous saving": ["checkpoints.asynchronous=true"],
 }
 
 

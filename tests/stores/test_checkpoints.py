@@ -52,7 +52,7 @@ def test_damage_in_a_store_is_found(server: Running, tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[50] ^= 1
     place.replace(f"{name}/{file.name}", bytes(data))
-    assert has_errors(verify_noting(place, look(place, name), anew=True))
+    assert has_errors(verify_noting(place, look(place, name), again=True))
     assert look(place, name).state is State.DAMAGED
     place.store.delete([f"{name}/{file.name}"])
     assert has_errors(verify(place, name))

@@ -50,7 +50,7 @@ def copy(source: Location, directory: str, target: Location, tell: Tell | None =
     name = shard_list_name(record.incarnation)
     target.replace(f"{directory}/{name}", source.store.read(f"{directory}/{name}"))
     target.store.create(f"{directory}/{RECORD}", record.to_bytes())
-    read_back = verify_noting(target, look(target, directory), anew=True)
+    read_back = verify_noting(target, look(target, directory), again=True)
     if has_errors(read_back):
         target.store.delete([f"{directory}/{RECORD}"])
         raise FindingsError(read_back)

@@ -28,17 +28,17 @@ def verify_noting(
     one: Checkpoint,
     *,
     threads: int = 0,
-    anew: bool = False,
+    again: bool = False,
     tell: Tell | None = None,
 ) -> list[Finding]:
     """Verify a checkpoint, and continue an interrupted verification.
 
-    A verified checkpoint is only scanned for code, unless `anew` is set.
+    A verified checkpoint is only scanned for code, unless `again` is set.
     """
     if one.record is None:
         return list(one.findings)
     record, before = one.record, one.verification
-    skip = before.files if before is not None and not before.wrong and not anew else 0
+    skip = before.files if before is not None and not before.wrong and not again else 0
     last = time.monotonic()
 
     def note(files: int, size: int) -> None:

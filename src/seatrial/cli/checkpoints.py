@@ -162,7 +162,7 @@ def verify(
                 on_interrupt("Verified files are recorded: rerun the same command to continue."),
                 shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell,
             ):
-                found = verify_noting(place, one, threads=threads, anew=afresh, tell=tell)
+                found = verify_noting(place, one, threads=threads, again=afresh, tell=tell)
             answers[one.step] = found
         if not as_json:
             say(verified_line(one, answers[one.step], passed_by=passed_by))

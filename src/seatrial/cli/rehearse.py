@@ -75,8 +75,6 @@ def command(
 
     again = seatrial_words("rehearse", file, *overrides or ())
     with on_interrupt(f"Logs stay in .seatrial. To rehearse again: {again}"):
-        f"Logs stay in .seatrial. To rehearse again: {again}, or one drill: --drill NAME"
-    ):
         done = rehearse(
             file,
             overrides or (),

@@ -125,7 +125,7 @@ def verify_checkpoint(
     one = checkpoint_at(place, step)
     if one.record is None:
         return list(one.findings)
-    return verify_noting(place, one, threads=threads, anew=True)
+    return verify_noting(place, one, threads=threads, again=True)
 
 
 def export_weights(checkpoint: PathOrText, to: PathOrText) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_a_damaged_one_is_not_one_of_the_safe(tmp_path: Path) -> None:
         verified(tmp_path, step)
     (tmp_path / directory_name(30) / "__0_i1_0.distcp").write_bytes(b"")
     place = LocalPlace(tmp_path)
-    assert verify_noting(place, look(place, directory_name(30)), anew=True)
+    assert verify_noting(place, look(place, directory_name(30)), again=True)
     assert kept(tmp_path, Policy(last=1)) == [20, 10]
 
 
