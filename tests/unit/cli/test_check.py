@@ -95,7 +95,7 @@ def test_an_image_for_data_that_nobody_can_pull_is_told(tmp_path: Path) -> None:
     spec(tmp_path)
     raw = ("data.mock=null", "data.sources=[{from: s3://corpus/raw}]", "data.tokenizer=hf://gpt2")
     said = " ".join(seatrial("check", "run.yaml", *raw, cwd=tmp_path).stdout.split())
-    assert "cluster.preparation.image the image" in said
+    assert "cluster.preparation.image the data image" in said
     assert "docker/worker-data.Dockerfile" in said
     assert "RayJob" not in said
 

@@ -22,7 +22,7 @@ def test_only_a_reference_is_one_in_a_pod() -> None:
 def test_nothing_is_escaped_on_this_host() -> None:
     command = Command(module="seatrial", words=("list",), options={"a": "$(RANK)"}, rest=("$$",))
     assert command.on_host() == ("python3", "-m", "seatrial", "list", "--a=$(RANK)", "$$")
-    with pytest.raises(TypeError, match="no kubelet"):
+    with pytest.raises(TypeError, match="needs a kubelet"):
         Command(options={"b": (Reference("RANK"),)}).on_host()
 
 

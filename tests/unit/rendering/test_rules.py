@@ -188,7 +188,7 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert finding.severity is Severity.WARNING
     assert "EFA installer" in finding.rule
     # Nothing stops such a run: NCCL finds no plugin, takes TCP, and the sum is right.
-    assert "over TCP" in finding.rule
+    assert "fall back to TCP" in finding.rule
     assert "pre-flight" not in finding.fix
     without = render(resolved("cluster.fabric=none"), CATALOG).findings
     assert [each.code for each in without] == [RenderCode.WORKER_LOCK]
