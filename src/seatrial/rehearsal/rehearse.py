@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,7 @@ def arguments_result(plan: Plan) -> Result:
     )
     began = time.monotonic()
     result = check_arguments(full, stages)
-    return Result(result.drill, result.ok, result.said, time.monotonic() - began)
+    return replace(result, seconds=time.monotonic() - began)
 
 
 def report_of(
