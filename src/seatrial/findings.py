@@ -50,7 +50,9 @@ class Finding:
     code: str
     """Stable identifier, such as `ST-BATCH-002`."""
     severity: Severity
+    """The importance for the run."""
     where: Where
+    """The place in a file or a spec."""
     rule: str
     """What is wrong, as a sentence that states the rule."""
     value: str
