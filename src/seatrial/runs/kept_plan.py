@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plan that a run keeps beside its spec: made once, used by every command until that changes.
+"""The plan stored next to a spec: made once, and used by every command until the spec changes.
 
-A run that was launched keeps its layout: new constants, or a calibration, tell more about it and
-do not change it. Only `seatrial plan --again` chooses anew.
+A launched run keeps its layout: new constants or a calibration improve its predictions, but do not
+change it. Only `seatrial plan --again` chooses again.
 """
 
 from collections.abc import Callable
@@ -25,39 +25,38 @@ from seatrial.planning.search.problem import measured_on, problem_of
 from seatrial.storage.state_files import DamagedError, read_state, write_state
 
 Tell = Callable[[str], None]
-"""Told what a person should know, in a sentence."""
+"""Receives messages for the user, one sentence each."""
 PLANNED_AGAIN = "Planned again: "
-"""How news of choices that no longer hold begin."""
+"""The prefix of messages about a stored plan that is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """What is kept beside a spec."""
+    """The plan and the calibration stored next to a spec."""
 
     inputs: Inputs
-    """What a plan of the spec depends on now."""
+    """The current inputs of a plan for the spec."""
     calibration: Calibration | None
-    """The user's own measurements, when there are any for these machines."""
+    """The user's measurements for these machines, if any."""
     run: PlannedRun | None
-    """The plan that is kept, when it still holds."""
+    """The stored plan, if it is still valid."""
     news: str
-    """Why they do not, or which figures behind them are old; empty when there is neither."""
+    """Why the plan is invalid, or which inputs changed since it was made. Empty if neither."""
     findings: tuple[Finding, ...] = ()
-    """What speaks against what is kept: a calibration that no longer holds."""
+    """Problems with the stored files, such as a stale calibration."""
 
     @property
     def choices(self) -> Choices | None:
-        """What the kept plan chose, when it still holds."""
+        """The choices of the stored plan, if it is still valid."""
         return self.run.choices if self.run is not None else None
 
 
 def plan_file(spec_file: Path, name: str) -> Path:
-    """Where the plan of a run is kept."""
     return spec_file.parent / ".seatrial" / name / "plan.json"
 
 
 def find(basis: Basis, spec_file: Path) -> FoundPlan:
-    """The kept plan of a spec, if nothing that it depends on has changed."""
+    """Return the stored plan of a spec, if its inputs are unchanged."""
     file = plan_file(spec_file, basis.loaded.spec.name)
     findings: tuple[Finding, ...] = ()
     try:
@@ -72,44 +71,44 @@ def find(basis: Basis, spec_file: Path) -> FoundPlan:
     kept, trouble = _read_kept(file, inputs)
     run = _plan_kept(basis, calibration, kept) if kept is not None else None
     if kept is None or run is None:
-        trouble = trouble or (f"{file} does not follow from its spec" if kept else "")
+        trouble = trouble or (f"{file} does not match its spec" if kept else "")
         news = f"{PLANNED_AGAIN}{trouble}." if trouble else ""
         return FoundPlan(inputs, calibration, None, news, findings)
     changed = " and ".join(inputs.changed_since(kept.inputs))
     news = (
-        f"The layout in {file} stays, though {changed} changed since it was chosen; "
-        f"to choose anew: seatrial plan {spec_file} --again."
+        f"Keeping the layout in {file}, although {changed} changed since it was chosen. "
+        f"To choose again: seatrial plan {spec_file} --again"
     )
     return FoundPlan(inputs, calibration, run, news if changed else "", findings)
 
 
 def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
-    """The finding about a calibration of constants that are no longer used."""
+    """Report a calibration of outdated constants."""
     return Finding(
         PlanCode.STALE_CALIBRATION,
         Severity.WARNING,
         Where(file=str(file)),
         f"the calibration corrects constants that have changed since ({calibration.version}), "
-        "and is not used.",
+        "so it is not used.",
         f"factor {calibration.scale:.3f}",
         f"Calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
     )
 
 
 def _damaged(file: Path, error: DamagedError, spec_file: Path) -> Finding:
-    """The finding about a calibration that cannot be read."""
+    """Report a damaged calibration."""
     return Finding(
         RunCode.DAMAGED,
         Severity.WARNING,
         Where(file=str(file)),
-        f"this calibration is damaged, and is not used: {error}.",
+        f"this calibration is damaged and is not used: {error}.",
         "",
-        f"Delete it, and calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
+        f"Delete it and calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
     )
 
 
 def _read_kept(file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
-    """The plan in a file if it was made for this question, else why it is not used."""
+    """Read the plan in a file. Return the plan, or None and the reason why it is not used."""
     try:
         kept = read_record(read_state(file))
     except FileNotFoundError:
@@ -117,7 +116,7 @@ def _read_kept(file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
     except DamagedError as error:
         return None, f"{file} is damaged: {error}"
     if kept is None:
-        return None, f"{file} is not as it was written"
+        return None, f"{file} was modified"
     if not inputs.ask_the_same(kept.inputs):
         changed = ", ".join(inputs.changed_since(kept.inputs))
         return None, f"{changed} changed since {file} was written"
@@ -125,7 +124,7 @@ def _read_kept(file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
 
 
 def _plan_kept(basis: Basis, calibration: Calibration | None, kept: KeptPlan) -> PlannedRun | None:
-    """The plan that kept choices lead to; `None` if that is not the plan that was kept."""
+    """Plan with the stored choices. `None` if the result differs from the stored plan."""
     try:
         run = plan_run(basis, calibration=calibration, kept=kept.choices)
     except (FindingsError, ValueError, TypeError):
@@ -134,35 +133,35 @@ def _plan_kept(basis: Basis, calibration: Calibration | None, kept: KeptPlan) ->
 
 
 def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
-    """Write the plan beside its spec; why not, in words, when that cannot be."""
+    """Store the plan next to its spec. Return the error, or an empty string."""
     file = plan_file(spec_file, run.plan.spec.name)
     try:
         write_state(file, record_text(inputs, run.choices, run.plan))
     except OSError as error:
-        return f"{file} cannot be written: {error.strerror}"
+        return f"cannot write {file}: {error.strerror}"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanBeside:
-    """The plan of a spec, with what was kept beside it before."""
+    """The plan of a spec, and the one stored before."""
 
     found: FoundPlan
     run: PlannedRun
     is_new: bool
-    """True if the planner chose anew; False if the kept choices still hold."""
+    """True if the planner chose again, False if the stored choices are still valid."""
 
 
 def reuse_or_plan(
     basis: Basis, spec_file: Path, *, again: bool = False, alternatives: bool = False
 ) -> PlanBeside:
-    """Plan a spec by the choices that are kept beside it, or anew; nothing is written.
+    """Plan a spec with the choices stored next to it, or from scratch. Writes no file.
 
     Args:
-        basis: The spec, with its model and its machines.
-        spec_file: The file beside which the plan and the calibration are kept.
-        again: Choose anew, though the kept choices still hold.
-        alternatives: Also find what else could have been chosen.
+        basis: The spec with its model and its machines.
+        spec_file: The spec. The plan and the calibration are stored next to it.
+        again: True to choose again, even if the stored choices are valid.
+        alternatives: True to also find the alternatives.
     """
     found = find(basis, spec_file)
     if found.run is not None and not (again or alternatives):
@@ -173,16 +172,16 @@ def reuse_or_plan(
 
 
 def plan_beside(basis: Basis, spec_file: Path, tell: Tell | None, *, keep: bool) -> Plan:
-    """The plan of a spec with `auto` fields: the kept one, or a new one that is kept."""
+    """Return the plan of a spec with `auto` fields: the stored one, or a new one that is stored."""
     planned = reuse_or_plan(basis, spec_file)
     found = planned.found
     say = tell or (lambda _: None)
-    # Overrides are for one call: the kept plan is not this call's, and is not held against it.
+    # Overrides apply to one call, so a mismatch with the stored plan is no news.
     news = found.news if keep or not planned.is_new else ""
     for words in (news, *(f"{note.rule} {note.fix}" for note in found.findings)):
         if words:
             say(words)
     trouble = write(found.inputs, planned.run, spec_file) if keep and planned.is_new else ""
     if trouble:
-        say(f"The plan is not kept, and the next command may plan otherwise: {trouble}.")
+        say(f"The plan is not stored, so the next command may choose another: {trouble}.")
     return planned.run.plan

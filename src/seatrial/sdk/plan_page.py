@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""All that `seatrial plan` shows: the plan, why it won, its budget, and what speaks against it."""
+"""Everything that `seatrial plan` shows: the plan, its alternatives, budget and findings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,15 +35,15 @@ def plan_page(
     tell: Tell | None = None,
     catalog: Catalog | None = None,
 ) -> Page:
-    """Plan a run with its alternatives and its budget, and keep the plan beside the spec.
+    """Plan a run with its alternatives and its budget, and store the plan next to the spec.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently; a plan with any is not kept.
-        again: Choose anew, though the kept plan still holds.
-        limits: Also find the fewest nodes, and the largest model, that fit.
-        tell: Told why a kept plan no longer holds, and why limits cannot be found.
-        catalog: The facts; the usual ones when absent.
+        overrides: Fields to override. A plan with overrides is not stored.
+        again: True to plan again, even if the stored plan is still valid.
+        limits: True to also find the fewest nodes and the largest model that fit.
+        tell: Receives the reasons why a stored plan is invalid or limits are unavailable.
+        catalog: The catalog to use. Default: the shipped one with your entries.
     """
     file, texts = Path(path), override_texts(overrides)
     facts = catalog or default_catalog()
@@ -54,7 +54,7 @@ def plan_page(
     refuse_unsupported(loaded, run.plan)
     if found.news and not texts and not again:
         say(found.news)
-    kept = "not kept: overrides are for this call" if texts else _keep(planned, file)
+    kept = "not kept: overrides apply to this call only" if texts else _keep(planned, file)
     engine = ENGINES[run.plan.spec.engine.name]
     budget = budget_of(run, facts)
     page = Page(
@@ -77,25 +77,25 @@ def plan_page(
 
 
 def _keep(planned: PlanBeside, file: Path) -> str:
-    """Keep a new plan; where it is kept, in words, or why it is not."""
+    """Store a new plan. Return its file and digest, or the reason why it was not stored."""
     plan = planned.run.plan
-    # A kept file stays as it is: it says with which constants its choices were made.
+    # Leave an existing file unchanged: it records the constants of its choices.
     trouble = write(planned.found.inputs, planned.run, file) if planned.is_new else ""
     return trouble or f"{plan_file(file, plan.spec.name)}, {plan.digest[:19]}"
 
 
 def _with_limits(page: Page, say: Tell) -> Page:
-    """The page with the fewest nodes and the largest model, where memory is modelled."""
+    """Add the fewest nodes and the largest model, if memory is modelled."""
     problem = page.run.problem
     if problem.hardware is not None:
         return replace(page, limits=limits_of(problem, problem.hardware))
-    say("--limits: there is no GPU, and of a host without any the memory is not modelled.")
+    say("--limits needs GPUs: memory on a host without GPUs is not modelled.")
     return page
 
 
 def _warned(situation: Situation) -> str:
-    """The codes of what the check would warn of, which is not the planner's to say."""
+    """Return the codes that `seatrial check` would warn about."""
     found = (each for rule in RULES if rule.scope is Scope.STATIC for each in rule.look(situation))
     grave = (each.finding.code for each in found if each.finding.severity is not Severity.NOTE)
     codes = ", ".join(dict.fromkeys(map(str, grave)))
-    return f"seatrial check warns of {codes}" if codes else ""
+    return f"seatrial check warns about {codes}" if codes else ""

@@ -113,7 +113,7 @@ def test_every_error_of_the_table_is_among_the_constants(
     other: dict[str, Any] = {name: 2.0}
     monkeypatch.setattr(plan_record, "table", lambda: replace(constants.table(), **other))
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
-    assert "stays, though the planner's constants changed" in found.news
+    assert "although the planner's constants changed" in found.news
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -150,8 +150,8 @@ def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
     assert kept == before
     assert spec_digest(kept.spec) == spec_digest(before.spec)
     assert said == [
-        f"The layout in {plan_file(open_spec, 'open')} stays, though the calibration changed since "
-        f"it was chosen; to choose anew: seatrial plan {open_spec} --again."
+        f"Keeping the layout in {plan_file(open_spec, 'open')}, although the calibration changed "
+        f"since it was chosen. To choose again: seatrial plan {open_spec} --again"
     ]
     plain = plan_run(resolve_basis(loaded, catalog), kept=after.choices)
     calibrated = plan_run(
@@ -170,7 +170,7 @@ def test_damage_is_noticed_though_only_the_calibration_changed(
     changed(file, choices=json.loads(file.read_text())["choices"] | {"parallelism.tp_size": 1})
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
-    assert "does not follow from its spec" in found.news
+    assert "does not match its spec" in found.news
 
 
 def refitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_refitted_times_are_noticed(
     refitted(monkeypatch)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
-    assert "stays, though the planner's constants changed" in found.news
+    assert "although the planner's constants changed" in found.news
 
 
 @pytest.mark.parametrize("name", ["memory_constants", "rate_of"])
@@ -214,7 +214,7 @@ def test_refitted_memory_and_failures_are_noticed(
         monkeypatch.setattr(plan_record, name, lambda _: more)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is not None
-    assert "stays, though the planner's constants changed" in found.news
+    assert "although the planner's constants changed" in found.news
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -243,7 +243,7 @@ def test_a_damaged_file_is_planned_again(open_spec: Path, catalog: Catalog, dama
     file.write_text(damage)
     found = find(resolve_basis(load(open_spec), catalog), open_spec)
     assert found.choices is None
-    assert found.news == f"Planned again: {file} is not as it was written."
+    assert found.news == f"Planned again: {file} was modified."
     load_plan(open_spec, (), catalog)
     assert file.read_text() == good
 
@@ -312,8 +312,8 @@ def test_a_directory_that_cannot_be_written_is_said_and_keeps_nobody_from_planni
     said: list[str] = []
     assert load_plan(open_spec, (), catalog, tell=said.append)[1].layout.world_size == 16
     (words,) = said
-    assert words.startswith("The plan is not kept, and the next command may plan otherwise: ")
-    assert "/proc/none/plan.json cannot be written" in words
+    assert words.startswith("The plan is not stored, so the next command may choose another: ")
+    assert "cannot write /proc/none/plan.json" in words
     # Who does not want it kept is not told that it is not.
     load_plan(open_spec, (), catalog, keep=False, tell=said.append)
     assert said == [words]
