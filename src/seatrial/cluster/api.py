@@ -77,7 +77,7 @@ class Api:
             except DroppedError as dropped:
                 trouble.dropped(str(dropped))
                 continue
-            if not trouble.mends(answer):
+            if not trouble.wait_to_retry(answer):
                 return answer
 
     def note_outage(self) -> None:
@@ -119,7 +119,7 @@ class ApiTrouble:
         self._tell_once(reason)
         self._wait(None)
 
-    def mends(self, answer: Answer) -> bool:
+    def wait_to_retry(self, answer: Answer) -> bool:
         """Pause and return True if another try may succeed."""
         patience = self._api.patience
         limit = {

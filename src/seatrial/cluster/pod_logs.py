@@ -104,7 +104,7 @@ class ContainerLog:
 
     def _wait_or_raise(self, trouble: ApiTrouble, answer: Answer) -> None:
         """Pause before the next try. Raises if a retry cannot help."""
-        if not trouble.mends(answer):
+        if not trouble.wait_to_retry(answer):
             raise error_of(self._call(False, previous=False, tail=None), answer) from None
 
     def _between(self, status: Json, tail: int | None) -> Iterator[PodLogLine]:

@@ -77,7 +77,7 @@ class ObjectWatch:
         """Continue after a watch was rejected, or raise."""
         if answer.status == 410:
             self._version = ""
-        elif not trouble.mends(answer):
+        elif not trouble.wait_to_retry(answer):
             raise error_of(self._call(), answer)
 
     def _listed(self) -> Iterator[ObjectChange]:

@@ -144,6 +144,7 @@ class Report:
     """A written report page."""
 
     page: Path
+    """The HTML file."""
     chapters: tuple[Chapter, ...]
     """One per run."""
 

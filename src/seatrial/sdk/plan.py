@@ -32,6 +32,7 @@ class Validation:
     """A valid spec and its plan."""
 
     spec: RunSpec
+    """The spec with overrides."""
     plan: Plan
     """The resolved plan. The planner fills in the `auto` fields."""
     findings: tuple[Finding, ...]

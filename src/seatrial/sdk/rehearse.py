@@ -37,6 +37,7 @@ class Rehearsed:
     twins: tuple[Twin, ...]
     """The shrunk runs. Empty if only the arguments were checked."""
     report: RehearsalReport
+    """The result of every drill."""
     file: Path
     """The report's file."""
 

@@ -120,7 +120,7 @@ def _over() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """The history of a run."""
+    """The history of a run, with its plan if that is known."""
 
     name: str
     """The name of the run or of the file."""

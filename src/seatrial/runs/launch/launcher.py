@@ -35,6 +35,7 @@ class Launched:
     """The result of a launch."""
 
     run: str
+    """The run's name."""
     attempt: int
     """The current attempt."""
     is_new: bool
@@ -42,6 +43,7 @@ class Launched:
     why: str
     """The reason for starting it, or for not starting it."""
     kind: str
+    """The kind of its job, such as `PyTorchJob`."""
     objects: int
     """The number of applied objects. 0 if the launch had no effect."""
     excluded_nodes: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ class FoundJob:
 
     @property
     def spec_digest(self) -> str:
-        """The digest of its spec."""
+        """The digest of its spec. Empty if Seatrial did not launch the job."""
         return self.annotations.get("seatrial.dev/spec-digest", "")
 
 
@@ -309,7 +309,7 @@ _FAILURE = ("Failed",)
 
 
 class JobState(StrEnum):
-    """The state of a job."""
+    """The state of a job of any operator."""
 
     WAITING = "waiting"
     """It exists, but not all its pods are running."""

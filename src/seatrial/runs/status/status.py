@@ -24,12 +24,16 @@ STARTING = "starting"
 
 @dataclass(frozen=True, slots=True)
 class Status:
+    """The state of a run and the reasons for it."""
+
     run: str
+    """The run's name."""
     place: str
     """The namespace and the kind of job, or the directory on this host."""
     state: str
     """The job's state, or the outcome of the last attempt without a job."""
     attempt: int
+    """The newest attempt."""
     submitted: str
     """The submission time, in UTC."""
     since: str
@@ -58,6 +62,7 @@ class Status:
         return self.state == JobState.SUCCEEDED
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the status as plain data."""
         return asdict(self)
 
 
