@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only package that talks to Kubernetes.
 
-It knows objects and calls, and nothing about runs.
+It handles objects and calls, and knows no runs.
 """

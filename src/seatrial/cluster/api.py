@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that outlive a bad minute of the API server: asked again, with patience that ends."""
+"""Calls that survive short outages of the API server: retries with a time limit."""
 
 import random
 import time
@@ -11,37 +11,37 @@ from seatrial.cluster.errors import error_of, is_unserved, unreachable
 from seatrial.cluster.transport import Answer, Call, DroppedError, Transport
 
 READY = Call("GET", "/readyz", about="whether the server is ready")
-"""Answered with 200 once roles and definitions have been read; every account may ask."""
+"""Returns 200 once roles and definitions are loaded. Every account may call it."""
 
 Tell = Callable[[str], None]
-"""Told what a person should know, in a sentence."""
+"""Receives messages for the user, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallPatience:
-    """How long a call is tried again, by what is wrong; seconds."""
+    """How long to retry a call, in seconds, by error."""
 
     outage: float = 180.0
-    """No answer, 429, 502, 503 or 504: a server that starts again, or has too much to do."""
+    """No answer, 429, 502, 503 or 504: a server that restarts or is overloaded."""
     failing: float = 30.0
-    """500: an etcd that changes its leader, or a webhook that will fail for ever."""
+    """500: a leader election in etcd, or a webhook that never succeeds."""
     credentials: float = 15.0
     """401: a token that is being renewed."""
     recovery: float = 60.0
-    """401, 403 and unknown kinds, while the server is not ready: one that has just started answers
-    before it has read its accounts, roles and definitions."""
+    """401, 403 and unknown kinds while the server is not ready: after its start, it answers before
+    it has loaded accounts, roles and definitions."""
     settling: float = 3.0
-    """For so long after an outage a server that says it is ready may still deny by mistake."""
+    """How long after an outage a server that is ready may still deny requests by mistake."""
     first_pause: float = 0.2
-    """The first pause; each is twice as long as the one before."""
+    """The first pause. Each further pause is twice as long."""
     longest_pause: float = 5.0
-    """No pause is longer, so that a server that is back is seen soon."""
+    """The maximum pause."""
     silence: float = 5.0
-    """An outage that is longer is told."""
+    """Report an outage that is longer than this."""
 
 
 class Api:
-    """One API server, asked again where that can help."""
+    """A client of one API server that retries where it can help."""
 
     def __init__(
         self,
@@ -51,25 +51,25 @@ class Api:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Use a transport; tests bring their own time."""
+        """Use a transport. Tests pass their own clock."""
         self.transport = transport
         self.patience = patience or CallPatience()
         self.tell = tell or (lambda _: None)
         self.sleep = sleep
         self.clock = clock
         self.was_away = False
-        """Whether it has once not answered."""
+        """True if the server has been unreachable at least once."""
         self._ready_since: float | None = None
 
     def call(self, call: Call) -> Answer:
-        """The answer, which is a success; raises a ClusterError otherwise."""
+        """Return a successful answer. Raises ClusterError otherwise."""
         answer = self.answer(call)
         if answer.status >= 400:
             raise error_of(call, answer)
         return answer
 
     def answer(self, call: Call) -> Answer:
-        """The answer of any status, after as many tries as make sense."""
+        """Return the answer with any status, after retries."""
         trouble = ApiTrouble(self)
         while True:
             try:
@@ -77,16 +77,16 @@ class Api:
             except DroppedError as dropped:
                 trouble.dropped(str(dropped))
                 continue
-            if not trouble.mends(answer):
+            if not trouble.wait_to_retry(answer):
                 return answer
 
     def note_outage(self) -> None:
-        """Remember that the server was away a moment ago."""
+        """Record an outage of the server."""
         self.was_away, self._ready_since = True, None
 
     @property
     def recovering(self) -> bool:
-        """Whether what the server denies may be a mistake: it says that it is not ready yet."""
+        """True if a denial may be a mistake, because the server is not ready yet."""
         if self._ready_since is None:
             try:
                 is_ready = self.transport.request(READY).status == 200
@@ -100,10 +100,9 @@ class Api:
 
 
 class ApiTrouble:
-    """What has gone wrong with one call so far, and whether to go on."""
+    """The errors of one call so far, and the decision to retry."""
 
     def __init__(self, api: Api) -> None:
-        """Begin without any."""
         self._api = api
         self._began = api.clock()
         self._pause = api.patience.first_pause
@@ -111,17 +110,17 @@ class ApiTrouble:
         self._since: dict[int, float] = {}
 
     def dropped(self, reason: str) -> None:
-        """Pause before the next try; raises when the server has been away too long."""
+        """Pause before the next try. Raises if the outage lasts too long."""
         self._api.note_outage()
-        # What comes after an outage is measured from its own beginning.
+        # Errors after an outage have their own time limit.
         self._since.clear()
         if self._seconds > self._api.patience.outage:
             raise unreachable(self._api.transport.server, reason, self._seconds)
         self._tell_once(reason)
         self._wait(None)
 
-    def mends(self, answer: Answer) -> bool:
-        """Pause and say yes when another try may end otherwise."""
+    def wait_to_retry(self, answer: Answer) -> bool:
+        """Pause and return True if another try may succeed."""
         patience = self._api.patience
         limit = {
             401: patience.credentials,
@@ -151,14 +150,14 @@ class ApiTrouble:
         if not self._told and self._seconds > self._api.patience.silence:
             self._told = True
             self._api.tell(
-                f"{self._api.transport.server} does not answer as it should ({reason}); "
-                f"trying for {self._api.patience.outage:.0f} s."
+                f"{self._api.transport.server} is not responding normally ({reason}); "
+                f"retrying for {self._api.patience.outage:.0f} s."
             )
 
     def _wait(self, asked: float | None) -> None:
-        """Pause as long as the server asks for, else a little longer each time."""
+        """Pause for as long as the server asks, otherwise with exponential backoff."""
         longest = self._api.patience.longest_pause
-        # Clients that lost one server must not all come back in the same moment.
+        # Jitter, so that clients do not all return at the same moment.
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311
         self._api.sleep(min(longest, max(asked or 0.0, pause)))
         self._pause = min(longest, 2 * self._pause)

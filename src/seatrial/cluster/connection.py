@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way to an API server: kubeconfig or service account, through the official client."""
+"""Connect to an API server with a kubeconfig or service account, through the official client."""
 
 import json
 import os
@@ -30,45 +30,45 @@ from seatrial.secrets.redaction import redact_beginning
 from seatrial.version import VERSION
 
 CONNECT_SECONDS = 10.0
-"""How long a connection may take to be made."""
+"""The connection timeout."""
 LONGEST_LINE = 16 << 20
-"""Bytes of a line that are held: several times what an API server allows an object to have."""
+"""The maximum line length in bytes: several times the size limit of an object."""
 _PIECE = 1 << 16
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-"""The variable that a pod knows its API server by."""
+"""Set in every pod by Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which cluster is meant."""
+    """The cluster to connect to."""
 
     kubeconfig: str = ""
-    """The file; KUBECONFIG, else ~/.kube/config, when empty."""
+    """The file. Default: KUBECONFIG, else ~/.kube/config."""
     context: str = ""
-    """The context in it; the current one when empty."""
+    """The context. Default: the current one."""
 
     @property
     def files(self) -> str:
-        """The kubeconfig; several, with colons between them, are one."""
+        """The kubeconfig. It may be several files, separated by colons."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
 
     @property
     def shown(self) -> str:
-        """The target in a message."""
+        """The target, for messages."""
         return f"{self.files}, context {self.context}" if self.context else self.files
 
     @property
     def is_there(self) -> bool:
-        """Whether any of its files exists."""
+        """True if any of its files exists."""
         files = self.files.split(os.pathsep)
         return any(file and Path(file).expanduser().exists() for file in files)
 
 
 class ClientTransport:
-    """Calls over the official client's connections; threads may share it."""
+    """A transport over the official client. Thread-safe."""
 
     def __init__(self, target: Target) -> None:
-        """Read the credentials; nothing is sent yet."""
+        """Load the credentials. Sends no request."""
         self.target = target
         self._lock = threading.Lock()
         self.configuration = configuration_of(target)
@@ -76,11 +76,10 @@ class ClientTransport:
 
     @property
     def server(self) -> str:
-        """The address of the server."""
         return str(self.configuration.host)
 
     def renew(self) -> None:
-        """Read the credentials again, all of them: tokens, certificates and plugins."""
+        """Load all credentials again: tokens, certificates and plugins."""
         with self._lock:
             self.configuration = configuration_of(self.target)
             self._rest = RESTClientObject(self.configuration)
@@ -97,7 +96,7 @@ class ClientTransport:
 
     @contextmanager
     def stream(self, call: Call) -> Iterator[Iterator[bytes]]:
-        """The lines of an answer as they come."""
+        """Yield the lines of an answer as they arrive."""
         response = self._send(call)
         try:
             if response.status != 200:
@@ -106,7 +105,7 @@ class ClientTransport:
         except urllib3.exceptions.HTTPError as error:
             raise _dropped(error) from error
         finally:
-            # What has not been read would come before the next answer.
+            # Unread data would precede the next answer.
             response.close()
 
     def _send(self, call: Call) -> Any:
@@ -129,15 +128,15 @@ class ClientTransport:
         except urllib3.exceptions.HTTPError as error:
             raise _dropped(error) from error
         except ApiException as error:
-            # The client's name for a failure of TLS, which a server that starts shows too.
+            # The client raises this for TLS errors, which a starting server also causes.
             raise DroppedError(str(error.reason).replace("\n", " ")) from error
         return response.response
 
 
 def configuration_of(target: Target) -> Configuration:
-    """The client's settings for a cluster."""
+    """Return the client's configuration for a cluster."""
     configuration = Configuration()
-    # Whether and when a call is made again is decided in one place, and that is not there.
+    # Retries are handled in `Api`, not in the client.
     configuration.retries = False
     configuration.connection_pool_maxsize = 32
     configuration.keep_alive = True
@@ -152,22 +151,22 @@ def configuration_of(target: Target) -> Configuration:
                 persist_config=False,
             )
     except Exception as error:
-        # Whatever a file or a plugin for credentials does wrong, it is theirs and not ours.
+        # Report any error of the file or of a credential plugin.
         text = str(error).strip().replace("\n", " ") or type(error).__name__
         if not _is_inside(target) and not target.is_there:
-            text = "there is no such file"
+            text = "the file does not exist"
         raise ClusterError(
             ClusterCode.CONFIG,
             target.shown,
-            f"the cluster's address and credentials cannot be read: {text.rstrip('.')}.",
-            "Set KUBECONFIG or --kubeconfig to a kubeconfig, and --context to one of "
-            "kubectl config get-contexts.",
+            f"cannot read the cluster's address and credentials: {text.rstrip('.')}.",
+            "Set KUBECONFIG or --kubeconfig to a kubeconfig, and --context to a context that "
+            "kubectl config get-contexts lists.",
         ) from None
     return configuration
 
 
 def authorization(configuration: Configuration) -> dict[str, str]:
-    """The header that says who asks; empty where a certificate does."""
+    """Return the authorization header. Empty with a client certificate."""
     token = configuration.get_api_key_with_prefix("BearerToken", "authorization")
     if token:
         return {"Authorization": str(token).strip()}
@@ -177,7 +176,7 @@ def authorization(configuration: Configuration) -> dict[str, str]:
 
 
 def context_namespace(target: Target) -> str:
-    """The namespace that the context names, or that this pod is in; `default` otherwise."""
+    """Return the namespace of the context or of this pod. Default: `default`."""
     if _is_inside(target):
         own = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         return own.read_text(encoding="utf-8").strip() if own.exists() else "default"
@@ -191,13 +190,13 @@ def context_namespace(target: Target) -> str:
 
 
 def _is_inside(target: Target) -> bool:
-    """Whether this is a pod that nobody has given a kubeconfig."""
+    """True if this process runs in a pod and no kubeconfig is given."""
     given = target.kubeconfig or target.context or os.environ.get("KUBECONFIG")
     return IN_CLUSTER in os.environ and not given
 
 
 def _lines(response: Any) -> Iterator[bytes]:
-    """Yield the lines of a body; of one longer than LONGEST_LINE, only its redacted beginning."""
+    """Yield the lines of a body. A line over LONGEST_LINE is cut and redacted."""
     rest, is_too_long = b"", False
     for piece in response.stream(amt=_PIECE, decode_content=True):
         *lines, rest = (rest + piece).split(b"\n")
@@ -214,7 +213,7 @@ def _lines(response: Any) -> Iterator[bytes]:
 
 
 def _answer(response: Any, data: bytes) -> Answer:
-    """The answer with what stands in its head."""
+    """Convert a response to an answer."""
     try:
         body = json.loads(data) if data else {}
     except ValueError:
@@ -229,12 +228,12 @@ def _answer(response: Any, data: bytes) -> Answer:
 
 
 def _warning(text: str) -> str:
-    """The words of a warning: `299 - "unknown field"` has them in quotes."""
+    """Return the quoted text of a warning header such as `299 - "unknown field"`."""
     return text.partition('"')[2].rpartition('"')[0] or text
 
 
 def _dropped(error: urllib3.exceptions.HTTPError) -> DroppedError:
-    """The error of the network, by its innermost words."""
+    """Convert a network error, with its innermost message."""
     text = str(error).rpartition(": ")[2] or type(error).__name__
     is_read_timeout = isinstance(error, urllib3.exceptions.ReadTimeoutError)
     return DroppedError(text.strip(" .()'\"\n"), is_read_timeout=is_read_timeout)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster serves: which operators, and in which form.
+"""Discover which operators and API versions a cluster serves.
 
-Asked through discovery and OpenAPI, which every account may read; definitions themselves need a
-role over the whole cluster.
+Uses discovery and OpenAPI, which every account may read. Reading the definitions themselves needs a
+cluster role.
 """
 
 from seatrial.cluster.api import Api
@@ -25,12 +25,12 @@ GROUPS = (
     "karpenter.sh",
     "autoscaling.x-k8s.io",
 )
-"""Groups of kinds that a run may need, or that tell how a cluster behaves."""
+"""API groups that a run may need, or that show how a cluster behaves."""
 
 
 def served_definitions(api: Api) -> dict[str, tuple[str, ...]]:
-    """Served versions by name, such as `pytorchjobs.kubeflow.org`, of the groups above."""
-    answer = api.call(Call("GET", "/apis", about="the groups that the cluster serves"))
+    """Return the served versions by name, such as `pytorchjobs.kubeflow.org`, of these groups."""
+    answer = api.call(Call("GET", "/apis", about="the cluster's API groups"))
     found: dict[str, list[str]] = {}
     for group in answer.body.get("groups") or ():
         if group["name"] not in GROUPS:
@@ -42,7 +42,7 @@ def served_definitions(api: Api) -> dict[str, tuple[str, ...]]:
 
 
 def _plurals(api: Api, group_version: str) -> list[str]:
-    """The kinds of one group in one version, without parts of objects such as their status."""
+    """Return the kinds of a group version, without subresources such as the status."""
     path = f"/apis/{group_version}"
     body: Json = api.call(Call("GET", path, about=group_version)).body
     names = [str(each["name"]) for each in body.get("resources") or ()]
@@ -50,11 +50,11 @@ def _plurals(api: Api, group_version: str) -> list[str]:
 
 
 def server_version(api: Api) -> str:
-    """The version of the API server, such as `1.31`; empty where it does not say."""
+    """Return the version of the API server, such as `1.31`. Empty if unknown."""
     answer = api.answer(Call("GET", "/version", about="the version of the cluster"))
     if answer.status != 200:
         return ""
-    # Some clouds write the minor version as 31+.
+    # Some clouds report the minor version as 31+.
     major, minor = str(answer.body.get("major", "")), str(answer.body.get("minor", ""))
     return f"{major}.{minor.rstrip('+')}" if major and minor else ""
 
@@ -71,11 +71,11 @@ _OVERRIDES = {
     "podTemplateOverrides": TrainerApi.V2_1,
     "podSpecOverrides": TrainerApi.V2_0,
 }
-"""The field by which each form of Trainer's API is known, the newest first."""
+"""The field that identifies each version of Trainer's API, newest first."""
 
 
 def serves(api: Api, kind: ObjectKind) -> bool:
-    """Whether the cluster knows a kind of object."""
+    """True if the cluster serves a kind of object."""
     call = Call("GET", kind.group_path, about=kind.api_version)
     answer = api.answer(call)
     if answer.status == 404:
@@ -86,19 +86,19 @@ def serves(api: Api, kind: ObjectKind) -> bool:
 
 
 def served_operators(api: Api) -> tuple[Operator, ...]:
-    """The operators whose jobs the cluster knows."""
+    """Return the operators whose jobs the cluster serves."""
     return tuple(operator for operator, kind in JOB_KINDS.items() if serves(api, kind))
 
 
 def trainer_form(api: Api) -> TrainerApi | None:
-    """The form of Trainer's API that is served; nothing where its schema says nothing known."""
+    """Return the served version of Trainer's API. None if its schema is unknown."""
     path = f"/openapi/v3{TRAIN_JOB.group_path}"
     answer = api.answer(Call("GET", path, about="the schema of TrainJob"))
     return form_of_schema(answer.body) if answer.status == 200 else None
 
 
 def form_of_schema(document: Json) -> TrainerApi | None:
-    """The form of the API in an OpenAPI document, by the override field that a TrainJob has."""
+    """Return the API version in an OpenAPI document, from the override field of TrainJob."""
     schemas = (document.get("components") or {}).get("schemas") or {}
     for name, schema in schemas.items():
         if name.endswith(".TrainJob"):

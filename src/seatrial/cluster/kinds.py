@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of objects that runs are made of, and where an API server has them."""
+"""The kinds of objects that runs use, and their paths in the API."""
 
 from dataclasses import dataclass
 
@@ -9,37 +9,36 @@ from seatrial.cluster.transport import Json
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """One kind of object in one version."""
+    """One kind of object in one API version."""
 
     group: str
-    """The API group; empty for the core."""
+    """The API group. Empty for the core group."""
     version: str
-    """The version of the group."""
     name: str
-    """The kind as manifests have it."""
+    """The kind in manifests."""
     plural: str
-    """The kind as paths have it."""
+    """The kind in paths."""
     namespaced: bool = True
-    """Whether objects belong to a namespace."""
+    """True if objects belong to a namespace."""
 
     @property
     def api_version(self) -> str:
-        """Group and version as manifests have them."""
+        """Group and version, as in manifests."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_path(self) -> str:
-        """The path of the group in this version."""
+        """The path of the group version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str, name: str = "", part: str = "") -> str:
-        """The path of all objects, of one, or of a part of one, such as its log."""
+        """Return the path of all objects, of one, or of a subresource such as its log."""
         words = [self.group_path]
         words += ["namespaces", namespace] if self.namespaced else []
         return "/".join(word for word in (*words, self.plural, name, part) if word)
 
     def about(self, namespace: str, name: str = "") -> str:
-        """The object in the words of a message."""
+        """Name the object in a message."""
         place = f"{namespace}/{name}".strip("/") if self.namespaced else name
         return f"{self.name} {place}".strip()
 
@@ -113,5 +112,5 @@ _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 
 
 def kind_of(manifest: Json) -> ObjectKind:
-    """The kind of a manifest that Seatrial rendered."""
+    """Return the kind of a manifest that Seatrial rendered."""
     return _BY_NAME[manifest["apiVersion"], manifest["kind"]]

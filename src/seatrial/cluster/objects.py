@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a cluster: read, listed, created, applied, patched and deleted."""
+"""Read, list, create, apply, patch and delete objects of a cluster."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ from seatrial.cluster.kinds import ACCESS_REVIEW, ObjectKind, kind_of
 from seatrial.cluster.transport import APPLY, MERGE, Answer, Call, Json
 
 MANAGER = "seatrial"
-"""The name under which fields are ours."""
+"""The name of Seatrial's field manager."""
 PAGE = 500
-"""Objects of a list that are asked for at a time."""
+"""The page size of lists."""
 STRICT = ("fieldValidation", "Strict")
 DRY_RUN = ("dryRun", "All")
 
 
 def read(api: Api, kind: ObjectKind, namespace: str, name: str) -> Json | None:
-    """An object, or nothing when there is none."""
+    """Return an object, or None if it does not exist."""
     call = Call("GET", kind.path(namespace, name), about=kind.about(namespace, name))
     answer = api.answer(call)
     if answer.status == 404 and not is_unserved(answer):
@@ -29,7 +29,7 @@ def read(api: Api, kind: ObjectKind, namespace: str, name: str) -> Json | None:
 def list_all(
     api: Api, kind: ObjectKind, namespace: str = "", labels: str = "", fields: str = ""
 ) -> tuple[list[Json], str]:
-    """The objects that are selected, page by page, and the version of the list."""
+    """List the selected objects page by page. Also return the version of the list."""
     path = kind.path(namespace) if namespace else f"{kind.group_path}/{kind.plural}"
     selectors = (("labelSelector", labels), ("fieldSelector", fields))
     query = (*((key, value) for key, value in selectors if value), ("limit", str(PAGE)))
@@ -39,7 +39,7 @@ def list_all(
         call = Call("GET", path, (*query, *more), about=kind.about(namespace))
         answer = api.answer(call)
         if answer.status == 410:
-            # The pages were too old to be continued: from the beginning.
+            # The continue token has expired: start again.
             items, more = [], ()
             continue
         body = _success(call, answer).body
@@ -51,7 +51,7 @@ def list_all(
 
 
 def create(api: Api, manifest: Json, *, dry_run: bool = False) -> Json:
-    """Create an object; a name that is taken is a ConflictError."""
+    """Create an object. Raises ConflictError if the name is taken."""
     kind, head = kind_of(manifest), manifest["metadata"]
     namespace, name = head.get("namespace", ""), head["name"]
     query = (("fieldManager", MANAGER), STRICT, *((DRY_RUN,) if dry_run else ()))
@@ -60,16 +60,16 @@ def create(api: Api, manifest: Json, *, dry_run: bool = False) -> Json:
 
 
 def preview(api: Api, manifest: Json) -> Json:
-    """Return what the object would be if the manifest were applied; nothing is changed."""
+    """Return the object as it would be after an apply. A dry run."""
     return api.call(_apply_call(manifest, DRY_RUN)).body
 
 
 def apply_over(api: Api, manifest: Json, there: Json) -> Json:
-    """Make an object as the manifest says; fields that others set stay theirs.
+    """Apply a manifest to an existing object. Fields of other managers stay theirs.
 
-    Only the object that was looked at is changed: one that has changed since, or has been replaced
-    by another of the same name, is a ConflictError. A field that somebody changed by hand is
-    reverted: the spec says how a run is.
+    Changes only the object that was read. Raises ConflictError if it has changed since, or was
+    replaced by another of the same name. Manual changes to Seatrial's fields are reverted: the spec
+    is authoritative.
     """
     there = _as_applied(api, manifest, there)
     same = {key: there["metadata"][key] for key in ("uid", "resourceVersion")}
@@ -85,10 +85,10 @@ def _apply_call(manifest: Json, *query: tuple[str, str]) -> Call:
 
 
 def _as_applied(api: Api, manifest: Json, there: Json) -> Json:
-    """Note fields that were ours by creation as ours by apply; else none would ever be removed.
+    """Convert Seatrial's field ownership from create to apply, so that fields can be removed.
 
-    An apply removes a field that is not rendered any more only if an earlier apply has set it. What
-    is created is created by POST, for an apply would change an object that is there.
+    An apply removes a field that is no longer rendered only if an earlier apply has set it. Objects
+    are created by POST, because an apply would change an existing object.
     """
     entries = there["metadata"].get("managedFields") or []
     own = [e for e in entries if e.get("manager") == MANAGER and not e.get("subresource")]
@@ -112,7 +112,7 @@ def _union(one: Json, other: Json) -> Json:
 
 
 def patch(api: Api, kind: ObjectKind, namespace: str, name: str, change: Json) -> Json:
-    """Change parts of an object; with a resourceVersion in it, only if nobody else did."""
+    """Change parts of an object. With a resourceVersion, only if it has not changed."""
     path, about = kind.path(namespace, name), kind.about(namespace, name)
     query = (("fieldManager", MANAGER),)
     return api.call(Call("PATCH", path, query, change, MERGE, about)).body
@@ -126,10 +126,10 @@ def delete(
     *,
     uid: str = "",
 ) -> bool:
-    """Delete an object, and then what it owns; whether there was one.
+    """Delete an object and its dependents. Return True if it existed.
 
-    With a uid, an object of the same name that came after it is left alone: so asking twice,
-    because the first answer was lost, deletes once.
+    With a uid, a later object of the same name is left alone, so a repeated request after a lost
+    answer deletes only once.
     """
     body: Json = {"propagationPolicy": "Background"}
     if uid:
@@ -145,7 +145,7 @@ def delete(
 
 
 def may(api: Api, verb: str, kind: ObjectKind, namespace: str, part: str = "") -> bool:
-    """Whether the account may do something; asking is everybody's right."""
+    """True if the account has a permission. Every account may ask."""
     wanted = {
         "verb": verb,
         "group": kind.group,
@@ -158,25 +158,25 @@ def may(api: Api, verb: str, kind: ObjectKind, namespace: str, part: str = "") -
         "kind": ACCESS_REVIEW.name,
         "spec": {"resourceAttributes": wanted},
     }
-    call = Call("POST", ACCESS_REVIEW.path(""), (), review, about="what the account may do")
+    call = Call("POST", ACCESS_REVIEW.path(""), (), review, about="the account's permissions")
     began = api.clock()
     while True:
         answer = api.call(call)
         if (answer.body.get("status") or {}).get("allowed"):
             return True
-        # A server that has just started says no before it has read its roles.
+        # A server that has just started denies requests until it has loaded its roles.
         if not api.recovering or api.clock() - began > api.patience.recovery:
             return False
         api.sleep(1.0)
 
 
 def labelled(**labels: str) -> str:
-    """A selector of labels that have these values."""
+    """Return a selector for labels with these values."""
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
 def owned_by(items: list[Json], uid: str) -> Iterator[Json]:
-    """The objects that another one owns."""
+    """Yield the objects that another one owns."""
     for item in items:
         if any(o.get("uid") == uid for o in item["metadata"].get("ownerReferences") or ()):
             yield item
@@ -189,5 +189,5 @@ def _success(call: Call, answer: Answer) -> Answer:
 
 
 def _named(item: Json, kind: ObjectKind) -> Json:
-    """An object of a list, which the server leaves without its kind."""
+    """Add the kind to an object of a list, which the server omits."""
     return {"apiVersion": kind.api_version, "kind": kind.name, **item}

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The log of one container, without a line twice and without a gap, however often it breaks off.
+"""Read the log of one container without duplicates or gaps, across any disconnects.
 
-Every line has a time. A stream that broke off is taken up in the second of the last line, and what
-was seen of that second is left out. A container that was started again has a new log; the rest of
-the one before is read first.
+Every line has a time. An interrupted stream resumes in the second of the last line, and skips the
+lines of that second that were already read. A restarted container has a new log; the rest of the
+previous one is read first.
 """
 
 import re
@@ -19,11 +19,11 @@ from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
 
 QUIET_SECONDS = 60.0
-"""A stream that brings nothing for so long is taken up anew: it may have died in silence."""
+"""Reconnect a stream without data after this time: its connection may be dead."""
 LOOK_SECONDS = 1.0
-"""How often it is looked whether a container has started."""
+"""How often to check if a container has started."""
 _NOT_STARTED = 400
-"""The status of an answer about a container that has not started."""
+"""The status for a container that has not started."""
 _GONE = 404
 _STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) ?")
 
@@ -31,27 +31,27 @@ _STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:
 @dataclass(frozen=True, slots=True)
 class PodLogLine:
     time: str
-    """When it was written: UTC with nine digits of a second, so that texts compare as times."""
+    """The time in UTC with nine decimals, so that texts sort like times."""
     text: str
 
 
 @dataclass(slots=True)
 class Position:
-    """How far a log was read."""
+    """The position in a log."""
 
     time: str = ""
     """The time of the last line."""
     lines: int = 0
-    """How many lines of exactly that time were given."""
+    """The number of lines with exactly that time that were read."""
     restarts: int = 0
-    """How often the container had been started again by then."""
+    """The restart count of the container at that time."""
 
     def passes(self, time: str, met: int) -> bool:
-        """Whether a line is new: the `met`-th of its time since the stream began."""
+        """True if a line is new: the `met`-th with its time since the stream started."""
         return time > self.time or (time == self.time and met > self.lines)
 
     def advance(self, time: str) -> None:
-        """Note a line that was given."""
+        """Record a line that was read."""
         self.time, self.lines = time, self.lines + 1 if time == self.time else 1
 
 
@@ -59,7 +59,7 @@ class ContainerLog:
     """The log of one container of one pod."""
 
     def __init__(self, api: Api, namespace: str, pod: str, uid: str, container: str) -> None:
-        """Name the container; nothing is asked yet."""
+        """Select the container. Sends no request yet."""
         self._api = api
         self._namespace = namespace
         self._pod = pod
@@ -68,7 +68,7 @@ class ContainerLog:
         self.position = Position()
 
     def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[PodLogLine]:
-        """The lines that there are, and with `follow` those to come until the pod is over."""
+        """Yield the existing lines. With `follow`, also new ones until the pod ends."""
         trouble = ApiTrouble(self._api)
         while True:
             status = self._status()
@@ -95,28 +95,28 @@ class ContainerLog:
             self._api.sleep(LOOK_SECONDS)
 
     def _after_drop(self, trouble: ApiTrouble, dropped: DroppedError) -> ApiTrouble:
-        """Pause before the next try, if the server is away; raises if it is so for too long."""
-        # A quiet log is no outage; one that comes later is measured from its beginning.
+        """Pause before the next try if the server is unreachable. Raises after too long."""
+        # A quiet log is no outage. A later outage has its own time limit.
         if dropped.is_read_timeout:
             return ApiTrouble(self._api)
         trouble.dropped(str(dropped))
         return trouble
 
     def _wait_or_raise(self, trouble: ApiTrouble, answer: Answer) -> None:
-        """Pause before the next try; raises if another try cannot end otherwise."""
-        if not trouble.mends(answer):
+        """Pause before the next try. Raises if a retry cannot help."""
+        if not trouble.wait_to_retry(answer):
             raise error_of(self._call(False, previous=False, tail=None), answer) from None
 
     def _between(self, status: Json, tail: int | None) -> Iterator[PodLogLine]:
-        """The rest of the log of a container that was started again since."""
+        """Yield the rest of the log of a container that has restarted since."""
         if status["restarts"] > self.position.restarts and tail is None:
-            # Of the one before, nothing may be left.
+            # The previous log may be gone.
             with suppress(RefusedStreamError):
                 yield from self._stream(follow=False, previous=True, tail=None)
         self.position.restarts = status["restarts"]
 
     def _status(self) -> Json | None:
-        """Whether the container can be read, whether it is over, and how often it started anew."""
+        """Return the container's state and restart count, or None if the pod is gone."""
         pod = objects.read(self._api, POD, self._namespace, self._pod)
         if pod is None or pod["metadata"]["uid"] != self._uid:
             return None
@@ -141,14 +141,15 @@ class ContainerLog:
         query += [("previous", "true")] if previous else []
         query += [("tailLines", str(tail))] if tail is not None and not self.position.time else []
         if self.position.time:
-            # The server knows whole seconds only; what was given of this one is left out here.
+            # The server accepts only whole seconds. Lines of this second that were read are
+            # skipped.
             query.append(("sinceTime", f"{self.position.time[:19]}Z"))
         about = f"log of {POD.about(self._namespace, self._pod)}"
         path = POD.path(self._namespace, self._pod, "log")
         return Call("GET", path, tuple(query), about=about, read_seconds=QUIET_SECONDS)
 
     def _stream(self, *, follow: bool, previous: bool, tail: int | None) -> Iterator[PodLogLine]:
-        """The new lines of one connection."""
+        """Yield the new lines of one connection."""
         time, met = "", 0
         with self._api.transport.stream(self._call(follow, previous=previous, tail=tail)) as lines:
             for raw in lines:
@@ -161,7 +162,7 @@ class ContainerLog:
 
 
 def parsed(raw: bytes, before: str) -> PodLogLine:
-    """A line with its time; one without a time is of the time before."""
+    """Split a line into time and text. A line without a time gets the previous one."""
     match = _STAMP.match(raw)
     if match is None:
         return PodLogLine(before, raw.decode(errors="replace").rstrip("\r"))

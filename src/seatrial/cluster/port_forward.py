@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A port of this host's loopback that leads to a port of a pod, through the API server."""
+"""Forward a local port to a port of a pod through the API server."""
 
 import selectors
 import socket
@@ -19,13 +19,13 @@ from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
-"""What is forwarded asks for no password, so nobody but this host may reach it."""
+"""Only this host may connect, because the forwarded service has no authentication."""
 PROTOCOL = "v4.channel.k8s.io"
 _PIECE = 1 << 16
 
 
 class Forward:
-    """Listens on the loopback; every connection gets a way of its own to the pod."""
+    """Listens on the loopback interface. Each connection gets its own stream to the pod."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Forward:
         local: int,
         tell: Tell,
     ) -> None:
-        """Begin to listen; 0 takes any port that is free."""
+        """Start to listen. Port 0 means any free port."""
         if not isinstance(transport, ClientTransport):
-            raise UsageError("ports are forwarded through a connection that connect() has made.")
+            raise UsageError("port forwarding needs a connection from connect().")
         self._transport = transport
         self._path = POD.path(namespace, pod, "portforward")
         self._about = POD.about(namespace, pod)
@@ -50,31 +50,29 @@ class Forward:
             raise ClusterError(
                 ClusterCode.CONFLICT,
                 f"{LOOPBACK}:{local}",
-                f"the port cannot be listened on: {error.strerror}.",
-                "Choose another by --port.",
+                f"cannot listen on this port: {error.strerror}.",
+                "Choose another port with --port.",
             ) from None
 
     @property
     def local_port(self) -> int:
-        """The port on this host."""
         return int(self._listener.getsockname()[1])
 
     def probe(self) -> None:
-        """See whether the pod can be reached; raises a ClusterError when not."""
+        """Check that the pod is reachable. Raises ClusterError if not."""
         self._open().close()
 
     def serve(self) -> None:
-        """Pass on connections until the process ends."""
+        """Forward connections until the process exits."""
         while True:
             connection, _ = self._listener.accept()
             threading.Thread(target=self._pass_on, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening."""
         self._listener.close()
 
     def _open(self) -> socket.socket:
-        """A connection to the pod's port."""
+        """Open a connection to the pod's port."""
         configuration = self._transport.configuration
         token = authorization(configuration).get("Authorization")
         headers = {"sec-websocket-protocol": PROTOCOL}
@@ -91,15 +89,15 @@ class Forward:
             raise ClusterError(
                 ClusterCode.DENIED if "403" in str(error.reason) else ClusterCode.UNREACHABLE,
                 self._about,
-                f"its port {self._port} cannot be forwarded: {str(error.reason).splitlines()[0]}.",
-                "See whether the pod runs, and whether the account may forward ports "
+                f"cannot forward its port {self._port}: {str(error.reason).splitlines()[0]}.",
+                "Check that the pod is running, and that the account may forward ports "
                 "(the role seatrial-launcher has it).",
             ) from None
         found: socket.socket = forward.socket(self._port)
         return found
 
     def _pass_on(self, connection: socket.socket) -> None:
-        """One connection, from its beginning to its end."""
+        """Serve one connection."""
         with connection:
             try:
                 there = self._open()
@@ -113,7 +111,7 @@ class Forward:
 
 
 def _pump(one: socket.socket, other: socket.socket) -> None:
-    """Pass bytes both ways until one side ends."""
+    """Copy bytes in both directions until one side closes."""
     with selectors.DefaultSelector() as ready:
         ready.register(one, selectors.EVENT_READ, other)
         ready.register(other, selectors.EVENT_READ, one)

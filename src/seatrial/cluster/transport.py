@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""One call of an API server and its answer; how bytes travel is somebody else's matter."""
+"""One call of an API server and its answer. The transport is replaceable."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Json = dict[str, Any]
-"""An object of Kubernetes, or a part of one, as plain data."""
+"""A Kubernetes object, or a part of one, as plain data."""
 
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
@@ -19,82 +19,80 @@ MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is asked of the API server."""
+    """A request to the API server."""
 
     method: str
     path: str
-    """The path from the root."""
     query: tuple[tuple[str, str], ...] = ()
-    """Parameters behind the question mark."""
+    """Query parameters."""
     body: Json | None = None
     content: str = JSON
-    """The type of what is sent."""
+    """The content type of the body."""
     about: str = ""
-    """What it is about, in the words of a message: `PyTorchJob research/slim-7b`."""
+    """The subject of the call, for messages: `PyTorchJob research/slim-7b`."""
     read_seconds: float = 30.0
-    """How long a piece of the answer may take."""
+    """The read timeout."""
 
     @property
     def reads(self) -> bool:
-        """Whether nothing changes by it."""
+        """True if the call changes nothing."""
         return self.method == "GET" or ("dryRun", "All") in self.query
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server says."""
+    """A response of the API server."""
 
     status: int
     body: Json = field(default_factory=dict)
     retry_after: float | None = None
-    """Seconds after which it wants to be asked again, if it said so."""
+    """The server's Retry-After in seconds, if any."""
     warnings: tuple[str, ...] = ()
-    """Warnings beside the answer."""
+    """The server's warnings."""
 
     @property
     def message(self) -> str:
-        """What the server says in words."""
+        """The server's message."""
         return str(self.body.get("message") or f"status {self.status}").strip().rstrip(".")
 
     @property
     def reason(self) -> str:
-        """The server's own word for it, such as `AlreadyExists`."""
+        """The server's reason, such as `AlreadyExists`."""
         return str(self.body.get("reason") or "")
 
 
 class DroppedError(Exception):
-    """No answer, or not all of it: refused, reset, timed out, cut off."""
+    """No answer, or an incomplete one: refused, reset, timed out, interrupted."""
 
     def __init__(self, reason: str, *, is_read_timeout: bool = False) -> None:
-        """Keep whether the server was silent for `Call.read_seconds` on an open connection."""
+        """Store if the server was silent for `Call.read_seconds` on an open connection."""
         self.is_read_timeout = is_read_timeout
         super().__init__(reason)
 
 
 class RefusedStreamError(Exception):
-    """A stream was answered with an error instead."""
+    """The server answered a stream with an error."""
 
     def __init__(self, answer: Answer) -> None:
-        """Keep the answer."""
         self.answer = answer
         super().__init__(answer.message)
 
 
 class Transport(Protocol):
-    """Carries calls to one API server."""
+    """Sends calls to one API server."""
 
     @property
     def server(self) -> str:
         """The address of the server, for messages."""
 
     def request(self, call: Call) -> Answer:
-        """The whole answer, whatever its status; raises DroppedError when there is none."""
+        """Return the answer with any status. Raises DroppedError if there is none."""
 
     def stream(self, call: Call) -> AbstractContextManager[Iterator[bytes]]:
-        """The lines of an answer as they come, without their ends.
+        """Yield the lines of an answer as they arrive, without line endings.
 
-        Raises RefusedStreamError for any status but 200, and DroppedError when it breaks off.
+        Raises RefusedStreamError for any status but 200, and DroppedError if the connection breaks.
         """
 
     def renew(self) -> None:
-        """Load the credentials anew: a token may have expired, a file may have changed."""
+        """Load the credentials again: a token may have expired, or a file may have changed."""

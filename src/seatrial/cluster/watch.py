@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Following objects as they change, through drops of the connection and restarts of the server.
+"""Watch objects as they change, across disconnects and restarts of the server.
 
-A list says what there is, a watch what changes since. A watch that ends is taken up at the last
-version that was seen; one whose version is too old (410) begins with a new list, and what changed
-in between is found by comparing.
+A list returns the current objects, a watch returns changes since then. An interrupted watch resumes
+at the last version seen. If that version is too old (410), a new list starts, and a comparison
+finds the changes in between.
 """
 
 import json
@@ -19,36 +19,34 @@ from seatrial.cluster.objects import list_all
 from seatrial.cluster.transport import Answer, Call, DroppedError, Json, RefusedStreamError
 
 WATCH_SECONDS = 20
-"""A watch is renewed so often: a connection that died in silence is found out by then."""
+"""The duration of one watch. A dead connection is detected after this time."""
 
 
 class ChangeKind(StrEnum):
-    """What happened to an object."""
-
     SEEN = "seen"
-    """It is new, or was there at the beginning."""
+    """It is new, or existed at the start."""
     CHANGED = "changed"
-    """It is another than before."""
+    """It has changed."""
     GONE = "gone"
-    """It was deleted; the object is as it was last seen."""
+    """It was deleted. The object is as it was last seen."""
     SYNCED = "synced"
-    """Nothing happened: all that there is has been seen, and the watch goes on."""
+    """No change: all existing objects have been seen, and the watch continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
     kind: ChangeKind
     object: Json
-    """The object; empty for `synced`."""
+    """Empty for `synced`."""
 
 
 class ObjectWatch:
-    """The objects of one kind that are selected, as they change."""
+    """Watches the selected objects of one kind."""
 
     def __init__(
         self, api: Api, kind: ObjectKind, namespace: str, labels: str = "", fields: str = ""
     ) -> None:
-        """Say what is followed; nothing is asked yet."""
+        """Select the objects. Sends no request yet."""
         self._api = api
         self._kind = kind
         self._namespace = namespace
@@ -58,7 +56,7 @@ class ObjectWatch:
         self._version = ""
 
     def changes(self) -> Iterator[ObjectChange]:
-        """Every change, for ever; raises when the server stays away or refuses."""
+        """Yield every change, without end. Raises if the server is down or rejects the watch."""
         trouble = ApiTrouble(self._api)
         while True:
             if not self._version:
@@ -67,7 +65,7 @@ class ObjectWatch:
                 for change in self._watched():
                     trouble = ApiTrouble(self._api)
                     yield change
-                # A watch that came to its end is as good as one that brought something.
+                # A watch that ended normally counts as a success.
                 trouble = ApiTrouble(self._api)
                 yield ObjectChange(ChangeKind.SYNCED, {})
             except DroppedError as dropped:
@@ -76,14 +74,14 @@ class ObjectWatch:
                 self._refused(refused.answer, trouble)
 
     def _refused(self, answer: Answer, trouble: ApiTrouble) -> None:
-        """Go on after a watch was answered with an error, or raise."""
+        """Continue after a watch was rejected, or raise."""
         if answer.status == 410:
             self._version = ""
-        elif not trouble.mends(answer):
+        elif not trouble.wait_to_retry(answer):
             raise error_of(self._call(), answer)
 
     def _listed(self) -> Iterator[ObjectChange]:
-        """What differs between what was known and what there is."""
+        """Yield the differences between the known and the current objects."""
         items, version = list_all(
             self._api, self._kind, self._namespace, self._labels, self._fields
         )
@@ -96,7 +94,7 @@ class ObjectWatch:
         yield ObjectChange(ChangeKind.SYNCED, {})
 
     def _noted(self, item: Json) -> Iterator[ObjectChange]:
-        """The change that an object is, if it is one."""
+        """Yield the change of an object, if there is one."""
         head = item["metadata"]
         before = self._known.get(head["uid"])
         self._known[head["uid"]] = item
@@ -118,14 +116,14 @@ class ObjectWatch:
         return Call("GET", path, query, about=about, read_seconds=WATCH_SECONDS + 5.0)
 
     def _watched(self) -> Iterator[ObjectChange]:
-        """The changes of one watch, until it ends."""
+        """Yield the changes of one watch until it ends."""
         with self._api.transport.stream(self._call()) as lines:
             for line in lines:
                 try:
                     event = json.loads(line)
                 except ValueError:
-                    # The connection broke in the middle of a line.
-                    raise DroppedError("the watch broke off") from None
+                    # The connection broke within a line.
+                    raise DroppedError("the watch was interrupted") from None
                 item = event.get("object") or {}
                 if event.get("type") == "ERROR":
                     raise RefusedStreamError(Answer(int(item.get("code") or 500), item))

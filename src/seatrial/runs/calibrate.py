@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calibrating a run: measured steps against what the planner predicts without a calibration."""
+"""Calibrate a run: compare measured steps with the planner's uncalibrated prediction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,18 +26,18 @@ from seatrial.spec.loader import LoadedSpec
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A calibration, where it is kept, and what it changes."""
+    """A calibration and its effect."""
 
     calibration: Calibration
-    """The factor and where it comes from."""
+    """The factor and its source."""
     file: Path
-    """Where it is kept."""
+    """The file that stores it."""
     before: StepTimeError
-    """The error to expect without it."""
+    """The expected error without it."""
     after: StepTimeError
-    """The error to expect of other layouts with it."""
+    """The expected error of other layouts with it."""
     news: str = ""
-    """What a person should know of the plan that was compared with; empty when nothing."""
+    """A message about the plan that was compared. Empty if there is none."""
 
 
 def calibrate_run(
@@ -48,10 +48,10 @@ def calibrate_run(
     *,
     is_overridden: bool = False,
 ) -> Calibrated:
-    """Calibrate a run by its event log, or by times, and keep the result beside its spec.
+    """Calibrate a run with its event log or step times, and store the result next to its spec.
 
-    Times do not say what they were measured with, so they are taken for the kept plan's, and are
-    refused where that no longer holds. A spec with overrides has no kept plan.
+    Step times do not record their layout, so they are attributed to the stored plan, and rejected
+    if that plan is no longer valid. A spec with overrides has no stored plan.
     """
     basis = resolve_basis(loaded, catalog)
     found = find(basis, spec_file)
@@ -61,14 +61,14 @@ def calibrate_run(
     run = plan_run(basis, kept=found.choices)
     if run.chosen is None or run.constants is None:
         raise UsageError(
-            f"{loaded.spec.name} has no GPU, and only times on GPUs are predicted. "
-            "Set cluster.node_type to what the run was measured on."
+            f"{loaded.spec.name} has no GPUs, and the planner predicts step times only for GPUs. "
+            "Set cluster.node_type to the machines on which you measured."
         )
     machines = measured_on(basis)
     if isinstance(measured, Path):
         steps = choose_steps(of_this_plan(logged_steps(measured), run.plan, measured))
     else:
-        # Who writes times down has left out the first ones already.
+        # Manual measurements already exclude the warm-up steps.
         steps = choose_steps([measured], warm_up=0)
     workload = run.chosen.workload
     of_workload = workload_digest(workload)
@@ -81,10 +81,10 @@ def calibrate_run(
 
 
 def _stale(news: str, spec_file: Path) -> str:
-    """Why times are not compared with a plan that no longer holds."""
+    """Return the error for step times whose plan is no longer valid."""
     reason = news.removeprefix(PLANNED_AGAIN)
     return (
-        f"{reason} Times do not say with which layout they were measured, and the one that ran is "
-        "no longer kept. Give the event log of the run with --events, or plan with the spec that "
-        f"ran (seatrial plan {spec_file}) and give the times again."
+        f"{reason} Step times do not record their layout, and the layout that ran is no longer "
+        "stored. Pass the run's event log with --events, or plan the spec that ran "
+        f"(seatrial plan {spec_file}) and pass the times again."
     )

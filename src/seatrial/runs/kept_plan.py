@@ -159,7 +159,7 @@ def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
     try:
         write_state(file, record_text(inputs, run.choices, run.plan, spec_file.name))
     except OSError as error:
-        return f"{file} cannot be written: {error.strerror}"
+        return f"cannot write {file}: {error.strerror}"
     return ""
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where runs are: one namespace of one cluster."""
+"""The place of runs in a cluster: one namespace."""
 
 import time
 from collections.abc import Callable
@@ -11,31 +11,30 @@ from seatrial.cluster.api import Api
 from seatrial.runs.ledger.kubernetes import ClusterLedgerStore
 
 Tell = Callable[[str], None]
-"""Told what a person should know, in a sentence."""
+"""Receives messages for the user, one sentence each."""
 
 
 def _nobody(_: str) -> None:
-    """Tell nobody."""
+    """Ignore messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One namespace of one cluster; tests bring their own time."""
+    """One namespace of one cluster. Tests pass their own clock."""
 
     api: Api
     namespace: str
     tell: Tell = _nobody
-    """Told what takes long."""
+    """Receives progress messages."""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = field(default=time.monotonic)
-    """Seconds that only grow."""
+    """A monotonic clock in seconds."""
 
     @property
     def ledgers(self) -> ClusterLedgerStore:
-        """The ledgers of the namespace."""
         return ClusterLedgerStore(self.api, self.namespace)
 
     @property
     def now(self) -> datetime:
-        """The time of day."""
+        """The current time in UTC."""
         return datetime.now(UTC)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Create, change and delete the objects of a run, and leave everybody else's alone.
+"""Create, change and delete the objects of a run, and no others.
 
-An object is looked at before it is changed, and the change names what was looked at: if somebody
-replaces the object in between, the API server refuses the change.
+Every change names the version of the object that was read before. If somebody replaces the object
+in between, the API server rejects the change.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ from seatrial.runs.status.observe import find_job
 from seatrial.spec.cluster import Gang, Operator
 
 TRIES = 5
-"""How often others may write to an object while it is applied."""
+"""How many concurrent writes by others an apply survives."""
 PAUSE_SECONDS = 0.2
 _POD_GROUPS = {Gang.COSCHEDULING: POD_GROUP, Gang.VOLCANO: VOLCANO_POD_GROUP}
 _JOBS = {JOB_SET.name, *(kind.name for kind in JOB_KINDS.values())}
@@ -48,23 +48,23 @@ _JOBS = {JOB_SET.name, *(kind.name for kind in JOB_KINDS.values())}
 
 def is_own(site: Site, run: str, item: Json) -> bool:
     """True if an object of the cluster belongs to the run."""
-    # The ledger is read only where the API server's record does not say who created the object.
+    # Read the ledger only if the API server has no record of the creator.
     return belongs_to(item, run) or (
         has_labels_of(item, run) and belongs_to(item, run, site.ledgers.objects_of(run))
     )
 
 
 def foreign_objects(site: Site, run: str, named: Iterable[tuple[ObjectKind, str]]) -> list[Finding]:
-    """Look at names that a command will use; report each that belongs to somebody else."""
+    """Return a finding for each of these names that belongs to another owner."""
     return _foreign(site, run, named, lambda item: is_own(site, run, item))
 
 
 def taken_names(site: Site, plan: Plan, manifests: Iterable[Manifest]) -> list[Finding]:
-    """Report each object of another owner that a launch would meet.
+    """Return a finding for each object of another owner that blocks a launch.
 
-    Looked at are the objects that a launch writes, the jobs of the run's name, and what the
-    operator creates or overwrites for the job. What is created between this look and the change is
-    refused by the change itself.
+    Checks the objects that a launch writes, jobs with the run's name, and the objects that the
+    operator creates or overwrites for the job. If one is created after this check, the write itself
+    fails.
     """
     run = plan.spec.name
     *needed, _ = manifests
@@ -77,10 +77,10 @@ def taken_names(site: Site, plan: Plan, manifests: Iterable[Manifest]) -> list[F
 
 
 def _operator_objects(plan: Plan) -> list[tuple[ObjectKind, str]]:
-    """What the operator creates for the job of a run under names that others may use too.
+    """Return the operator's objects for the job, whose names others may use.
 
     Trainer applies its JobSet and both operators update their PodGroup, whoever created it. The
-    other names would keep the first pod from being created.
+    other names would block the first pod.
     """
     run, group = plan.spec.name, _POD_GROUPS.get(plan.spec.cluster.gang)
     made = [(group, run)] if group is not None else []
@@ -105,7 +105,7 @@ def _foreign(
         try:
             there = objects.read(site.api, kind, site.namespace, name)
         except (DeniedError, NotServedError):
-            # Whoever wants to change it is told so by the API server.
+            # The API server reports this when the object is changed.
             continue
         if there is not None and not is_known(there):
             found.append(not_ours(kind, site.namespace, there, run))
@@ -113,12 +113,11 @@ def _foreign(
 
 
 def names_of(manifests: Iterable[Manifest]) -> list[tuple[ObjectKind, str]]:
-    """The kind and the name of each manifest."""
     return [(kind_of(each), str(each["metadata"]["name"])) for each in manifests]
 
 
 def create_or_apply(site: Site, run: str, manifest: Manifest) -> Json:
-    """Make an object of a run as its manifest says, and return it; refuse somebody else's."""
+    """Create or update an object of a run, and return it. Raises if it belongs to another owner."""
     for left in range(TRIES - 1, -1, -1):
         there = own_object(site, run, manifest)
         try:
@@ -126,7 +125,7 @@ def create_or_apply(site: Site, run: str, manifest: Manifest) -> Json:
                 return objects.create(site.api, manifest)
             return objects.apply_over(site.api, with_its_volume(manifest, there), there)
         except ConflictError:
-            # Somebody wrote, created or deleted it since it was looked at.
+            # Somebody wrote, created or deleted it after the read.
             if not left:
                 raise
             site.sleep(PAUSE_SECONDS * (TRIES - left))
@@ -134,7 +133,7 @@ def create_or_apply(site: Site, run: str, manifest: Manifest) -> Json:
 
 
 def create_once(site: Site, run: str, manifest: Manifest) -> Json:
-    """Create an object of a run; the one that is there if an answer was lost."""
+    """Create an object of a run. Return the existing one if an earlier response was lost."""
     try:
         return objects.create(site.api, manifest)
     except ConflictError:
@@ -145,7 +144,7 @@ def create_once(site: Site, run: str, manifest: Manifest) -> Json:
 
 
 def delete_own(site: Site, run: str, kind: ObjectKind, name: str) -> bool:
-    """Delete an object if it belongs to the run; True if it did."""
+    """Delete an object if it belongs to the run. Return True if it did."""
     there = objects.read(site.api, kind, site.namespace, name)
     if there is None or not is_own(site, run, there):
         return False
@@ -153,7 +152,7 @@ def delete_own(site: Site, run: str, kind: ObjectKind, name: str) -> bool:
 
 
 def delete_older_names(site: Site, run: str, manifests: Iterable[Manifest]) -> None:
-    """Delete what an earlier version of Seatrial made under other names, now that it is there."""
+    """Delete objects that an earlier version of Seatrial created under other names."""
     for kind, name in names_of(manifests):
         _, separator, part = name.rpartition(PART_SEPARATOR)
         with suppress(DeniedError):
@@ -162,7 +161,7 @@ def delete_older_names(site: Site, run: str, manifests: Iterable[Manifest]) -> N
 
 
 def own_object(site: Site, run: str, manifest: Manifest) -> Json | None:
-    """Return the object under the manifest's name, or None; refuse somebody else's."""
+    """Return the object with the manifest's name, or None. Raises if it has another owner."""
     kind, name = kind_of(manifest), str(manifest["metadata"]["name"])
     there = objects.read(site.api, kind, site.namespace, name)
     if there is not None and not is_own(site, run, there):
@@ -171,7 +170,7 @@ def own_object(site: Site, run: str, manifest: Manifest) -> Json | None:
 
 
 def with_its_volume(manifest: Manifest, there: Json) -> Manifest:
-    """The manifest with the volume that a claim has: a claim never changes its volume."""
+    """Set the volume of an existing claim, because a claim cannot change its volume."""
     volume = (there.get("spec") or {}).get("volumeName")
     if manifest["kind"] != VOLUME_CLAIM.name or "volumeName" not in manifest["spec"] or not volume:
         return manifest

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects of a cluster belong to a run; whatever does not is never changed nor deleted.
+"""Decide which objects belong to a run. Seatrial never changes or deletes any others.
 
-An object belongs to a run if it has both labels that every object of a run is created with, no
-other tool has marked it as its own, and Seatrial created it. Labels are copied with manifests, so
-they alone are no evidence. The API server records who set the run's label: that is Seatrial alone
-for an object that it created. Where the record is lost, the uid in the run's ledger decides.
+An object belongs to a run if it has both labels of the run, no other tool claims it, and Seatrial
+created it. Manifests are copied with their labels, so labels alone prove nothing. The API server
+records who set the run's label: only Seatrial, for an object that it created. If that record is
+missing, the uid in the run's ledger decides.
 """
 
 from collections.abc import Container
@@ -26,9 +26,9 @@ _TOOLS = {
     "kustomize.toolkit.fluxcd.io/name": "Flux kustomization",
     "helm.toolkit.fluxcd.io/name": "Flux Helm release",
 }
-"""Labels and annotations by which tools mark what they deploy, and what their value names."""
+"""Labels and annotations with which tools mark their objects, and what the value names."""
 _LONGEST = 120
-"""Characters of a name from the cluster that a message shows."""
+"""The maximum length of a cluster name in a message."""
 
 
 _UNRECORDED = "before-first-apply"
@@ -41,7 +41,7 @@ def belongs_to(item: Json, run: str, made: Container[str] = ()) -> bool:
     Args:
         item: The object as the API server returns it.
         run: The name of the run.
-        made: Uids that the ledger of the run has, for an object whose managers are not recorded.
+        made: The uids in the run's ledger, for objects without recorded managers.
     """
     head = item["metadata"]
     if not has_labels_of(item, run) or head.get("ownerReferences") or _tool_of(item):
@@ -51,13 +51,13 @@ def belongs_to(item: Json, run: str, made: Container[str] = ()) -> bool:
 
 
 def has_labels_of(item: Json, run: str) -> bool:
-    """True if the object has both labels of this run, whoever created it."""
+    """True if the object has both labels of this run."""
     labels = item["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == MANAGED_BY and labels.get(RUN_LABEL) == run
 
 
 def owner_of(item: Json) -> str:
-    """Name the owner of an object, as far as the object says: a controller, a tool, an author."""
+    """Name the owner of an object, from its metadata: a controller, a tool or a field manager."""
     head = item["metadata"]
     labels = head.get("labels") or {}
     for owner in head.get("ownerReferences") or ():
@@ -76,7 +76,7 @@ def owner_of(item: Json) -> str:
 
 
 def _tool_of(item: Json) -> str:
-    """The deployment tool that has marked an object as its own; empty if none has."""
+    """Return the deployment tool that claims an object. Empty if none does."""
     head = item["metadata"]
     labels, notes = head.get("labels") or {}, head.get("annotations") or {}
     if _HELM in notes:
@@ -89,10 +89,10 @@ def _tool_of(item: Json) -> str:
 
 
 def _label_managers(item: Json) -> set[str]:
-    """Who has set the run's label, as the API server has recorded; empty if it has not.
+    """Return who set the run's label, as recorded by the API server. Empty without a record.
 
-    The creator of an object sets it. Whoever applies the same value later shares it, so that an
-    object which somebody else created, and Seatrial applied once, has two.
+    The creator of an object sets it. A later apply of the same value shares ownership, so an object
+    that somebody else created and Seatrial applied has two managers.
     """
     found = set()
     for entry in item["metadata"].get("managedFields") or ():
@@ -103,26 +103,25 @@ def _label_managers(item: Json) -> set[str]:
 
 
 def not_ours(kind: ObjectKind, namespace: str, item: Json, run: str) -> Finding:
-    """Report an object that has a name of the run and does not belong to it."""
+    """Return the finding for an object with the run's name and another owner."""
     owner = owner_of(item)
     return Finding(
         RunCode.NOT_OURS,
         Severity.ERROR,
         Where(field=kind.about(namespace, item["metadata"]["name"])),
-        f"an object of this name exists that Seatrial has not made for {run}; it belongs to "
-        f"{owner}.",
+        f"an object with this name exists that Seatrial did not create for {run}; it belongs "
+        f"to {owner}.",
         owner,
-        "Give the run another name, or ask the owner to rename or delete the object. Seatrial "
-        f"changes and deletes only objects that it created for {run} itself{_copied(item, run)}.",
+        "Rename the run, or ask the owner to rename or delete the object. Seatrial changes and "
+        f"deletes only objects that it created for {run}{_copied(item, run)}.",
     )
 
 
 def _copied(item: Json, run: str) -> str:
-    """What to say of labels that came with a manifest."""
-    return "; the labels of the run alone do not count" if has_labels_of(item, run) else ""
+    return "; the run's labels alone are not enough" if has_labels_of(item, run) else ""
 
 
 def _printable(text: str) -> str:
-    """A name from the cluster as a message can show it, redacted before it is cut."""
+    """Make a name from the cluster printable. Redact it before it is cut."""
     plain = redact("".join(letter if letter.isprintable() else "?" for letter in text))
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 1]}…"

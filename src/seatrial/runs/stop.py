@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping a run and deleting one, in a cluster or on this host."""
+"""Stop and delete runs, in a cluster or on this host."""
 
 import os
 import shutil
@@ -48,36 +48,38 @@ from seatrial.runs.status.observe import (
 from seatrial.runs.status.status import no_run
 
 LOOK_SECONDS = 1.0
-"""How often it is looked whether pods are gone."""
+"""The polling interval for pods to disappear."""
 SPARE_SECONDS = 120.0
-"""What pods get on top of their own grace before they are reported as stuck."""
+"""The time that pods get in addition to their grace period before they are reported as stuck."""
 REMOVAL_SECONDS = 30.0
-"""How long pods that have ended may take to be removed before nobody waits for that any more.
+"""How long to wait for the removal of pods that have exited.
 
-A pod of a Job keeps a finalizer until the Job controller has seen that its Job is gone."""
+A pod of a Job keeps a finalizer until the Job controller has seen that its Job is gone.
+"""
 _PAUSE_SECONDS = 0.05
 _STOP_PAUSE_SECONDS = 0.1
 TELL_SECONDS = 10.0
-"""A wait that is longer is told."""
+"""Report a wait that is longer than this."""
 
 
 def end_job(site: Site, job: FoundJob, end: End) -> None:
-    """Delete a job, note the end of its attempt, and wait until its pods are gone.
+    """Delete a job, record the end of its attempt, and wait until its pods are gone.
 
     Two attempts of one run must never write to its checkpoints at the same time.
     """
-    # In the background: what counts are the pods, which are waited for below.
+    # In the background: only the pods matter, and the wait below covers them.
     objects.delete(site.api, job.kind, site.namespace, job.name, uid=job.uid)
-    # Before the wait, which may time out or be interrupted: the job is gone either way.
+    # Before the wait, which may time out or be interrupted: the job is deleted in any case.
     site.ledgers.end(job.name, job.attempt, end)
 
     _wait_until_gone(site, job.name, {job.operator}, job)
 
 
 def wait_for_earlier_pods(site: Site, run: str, ledger: Ledger) -> None:
-    """Wait until no pod of an attempt is left whose job is gone.
+    """Wait for the pods of earlier attempts whose job is gone.
 
-    A `stop` that was interrupted, or somebody who deleted the job, leaves pods that still save.
+    An interrupted `stop`, or somebody who deletes the job, leaves pods behind that are still
+    saving.
     """
     _wait_until_gone(site, run, {record.operator for record in ledger.attempts})
 
@@ -85,10 +87,10 @@ def wait_for_earlier_pods(site: Site, run: str, ledger: Ledger) -> None:
 def _wait_until_gone(
     site: Site, run: str, operators: Collection[str], job: FoundJob | None = None
 ) -> None:
-    """Wait until neither pods are left nor what makes them; raises when they stay too long."""
+    """Wait until the pods and their owners are gone. Raises if that takes too long."""
     began, told, ended_at, limit = site.clock(), False, None, 0.0
     while True:
-        # The pods last: whatever is above them may make one more while it is there.
+        # Read the pods last: an owner that still exists may create another one.
         above = _above_pods(site, run, job)
         pods = pods_of_any_attempt(site.api, site.namespace, run, operators)
         left = [*(str(p["metadata"]["name"]) for p in pods if not _has_ended(p)), *above]
@@ -105,12 +107,12 @@ def _wait_until_gone(
             raise FindingsError([_stuck(site, left, now - began)])
         elif now - began > TELL_SECONDS and not told:
             told = True
-            site.tell(f"{run} is saving and ending: {', '.join(left[:3])}; up to {limit:.0f} s.")
+            site.tell(f"{run} is saving and exiting: {', '.join(left[:3])}; up to {limit:.0f} s.")
         site.sleep(LOOK_SECONDS)
 
 
 def _above_pods(site: Site, run: str, job: FoundJob | None) -> list[str]:
-    """Name what may still make pods: the job that was deleted, and what its operator made."""
+    """Name the objects that may still create pods: the deleted job and its operator's objects."""
     found = between_job_and_pods(site.api, site.namespace, run)
     if job is not None:
         there = objects.read(site.api, job.kind, site.namespace, run)
@@ -128,11 +130,11 @@ def _stuck(site: Site, left: list[str], waited: float) -> Finding:
         RunCode.STILL_ENDING,
         Severity.ERROR,
         Where(field=f"{site.namespace}/{left[0]}"),
-        f"{len(left)} of the attempt before are still there after {waited:.0f} s: "
+        f"the previous attempt has not ended after {waited:.0f} s, {len(left)} left: "
         f"{', '.join(left[:5])}.",
         str(len(left)),
-        "See whether their node answers (kubectl get pods -o wide); a pod of a lost node ends "
-        "when the node is removed. Then try again.",
+        "Check that their node responds (kubectl get pods -o wide). Pods on a lost node end when "
+        "the node is removed. Then try again.",
     )
 
 
@@ -140,58 +142,59 @@ KINDS = (
     *(RAY_JOB, JOB, TRAINING_RUNTIME, DEPLOYMENT, SERVICE, NETWORK_POLICY, POD_MONITOR),
     *(SERVICE_ACCOUNT, POD, VOLUME_CLAIM, CONFIG_MAP),
 )
-"""What a run is made of besides its job, in the order in which it is deleted.
+"""The kinds of a run's objects other than its job, in the order of deletion.
 
-The ledger is a config map, so that these go last: until then a run that was half deleted is found.
+Config maps are last, because the ledger is one: a half-deleted run can still be found by it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What stopping a run has done."""
+    """The result of stopping a run."""
 
     attempt: int
     """The attempt that was stopped, or the newest."""
     was_running: bool
-    """Whether there was something to stop."""
+    """True if a running attempt was stopped."""
     outcome: AttemptOutcome | None
-    """How the attempt had ended before, if it had."""
+    """The outcome, if the attempt had already ended."""
     findings: tuple[Finding, ...] = ()
-    """State of the run that is damaged; it does not keep the run from being stopped."""
+    """Damaged state of the run. It does not prevent the stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What deleting a run removes, and what it keeps."""
+    """The objects that deleting a run removes, and the ones that it keeps."""
 
     removed: tuple[str, ...]
-    """Objects that are deleted, as `Kind name`."""
+    """Deleted objects, as `Kind name`."""
     kept: tuple[str, ...]
-    """Volumes that stay, and objects with the run's labels that Seatrial has not made."""
+    """Kept volumes, and objects with the run's labels that Seatrial did not create."""
     unseen: tuple[str, ...] = ()
-    """Kinds that the account may not look at, so that something may be left."""
+    """Kinds that the account cannot list, so that objects may be left."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LabelledObjects:
-    """The objects of one kind that have the run's label."""
+    """The objects of one kind with the run's label."""
 
     kind: ObjectKind
     own: tuple[Json, ...]
-    """Those that Seatrial has made."""
+    """Created by Seatrial."""
     others: tuple[Json, ...]
-    """Those that it has not; what a controller has made goes with its owner and is in neither."""
+    """Not created by Seatrial. A controller's objects are deleted with their owner, and are in
+    neither."""
 
     def named(self, items: tuple[Json, ...]) -> list[str]:
         return [f"{self.kind.name} {each['metadata']['name']}" for each in items]
 
 
 def stop(site: Site, run: str) -> Stopped:
-    """End the processes of a run: they save first. Volumes and the ledger stay."""
+    """Stop the processes of a run, which save first. Volumes and the ledger are kept."""
     observed = _existing(site, run)
     newest = observed.ledger.newest
     if observed.job is None:
-        # A stop that was interrupted, or somebody else, has deleted it, and pods may still save.
+        # An interrupted stop, or somebody else, deleted the job. Its pods may still be saving.
         wait_for_earlier_pods(site, run, observed.ledger)
         number = newest.number if newest else 0
         outcome = newest.outcome if newest else None
@@ -206,10 +209,10 @@ def stop(site: Site, run: str) -> Stopped:
 
 
 def removal(site: Site, run: str, *, volumes: bool) -> Removal:
-    """What deleting a run would remove."""
+    """List what deleting a run would remove."""
     observed = observe(site.api, site.namespace, run)
     found, unseen = _found(site, run)
-    # Data can be prepared for a run that was never launched.
+    # You can prepare data for a run that was never launched.
     if not observed.exists and not any(each.own for each in found):
         raise FindingsError([no_run(site.namespace, run)])
     refuse_foreign(observed)
@@ -219,7 +222,7 @@ def removal(site: Site, run: str, *, volumes: bool) -> Removal:
     removed = [name for each in going for name in each.named(each.own)]
     kept = [name for each in staying for name in each.named(each.own)]
     kept += [
-        f"{name}, of {owner_of(item)}"
+        f"{name}, owned by {owner_of(item)}"
         for each in found
         for name, item in zip(each.named(each.others), each.others, strict=True)
     ]
@@ -227,9 +230,9 @@ def removal(site: Site, run: str, *, volumes: bool) -> Removal:
 
 
 def delete(site: Site, run: str, *, volumes: bool) -> Removal:
-    """Delete a run: its job first, then what was made for it; volumes only when told."""
+    """Delete a run: its job first, then its other objects. Volumes only if `volumes` is set."""
     planned = removal(site, run, volumes=volumes)
-    # Looked at again, for the job may be another by now.
+    # Observe it again, because the job may have changed.
     observed = observe(site.api, site.namespace, run)
     refuse_foreign(observed)
     if observed.job is not None:
@@ -247,7 +250,7 @@ def delete(site: Site, run: str, *, volumes: bool) -> Removal:
 
 
 def _found(site: Site, run: str) -> tuple[list[_LabelledObjects], tuple[str, ...]]:
-    """What there is of a run, in the order in which it is deleted, and the kinds unseen."""
+    """List the objects of a run in the order of deletion, and the kinds that cannot be listed."""
     made = site.ledgers.objects_of(run)
     found, unseen = [], []
     for kind in KINDS:
@@ -264,7 +267,7 @@ def _found(site: Site, run: str) -> tuple[list[_LabelledObjects], tuple[str, ...
                 own.append(item)
             elif not item["metadata"].get("ownerReferences"):
                 others.append(item)
-        # The ledger last of all: until then a run that was half deleted is found.
+        # Delete the ledger last: it makes a half-deleted run findable.
         own.sort(key=lambda item: item["metadata"]["labels"].get(COMPONENT_LABEL) == LEDGER)
         found.append(_LabelledObjects(kind, tuple(own), tuple(others)))
     return found, tuple(unseen)
@@ -283,17 +286,17 @@ def _existing(site: Site, run: str) -> Observed:
 
 
 def stop_here(run: LocalRun) -> bool:
-    """Ask the processes to save and end, and wait for it; whether there was something to stop.
+    """Ask the processes to save and exit, and wait for them. Return True if any was running.
 
-    Finds them whatever has become of the run's files. Raises UsageError if a supervisor is alive
-    that this host does not show.
+    Finds them even if the run's files are damaged. Raises UsageError if a supervisor is alive that
+    this host cannot see.
     """
     newest = run.read().newest
     while newest is not None and run.is_starting(newest):
         time.sleep(_PAUSE_SECONDS)
     running = run.supervisors(thorough=True)
     for process in running.values():
-        # It may end in this moment by itself.
+        # It may exit at this moment.
         with suppress(ProcessLookupError):
             if process > 0:
                 os.kill(process, signal.SIGTERM)
@@ -303,18 +306,18 @@ def stop_here(run: LocalRun) -> bool:
     unseen = [number for number, process in running.items() if process <= 0]
     if unseen:
         raise UsageError(
-            f"attempt {unseen[0]} of {run.name} is supervised by a process that cannot be seen "
-            "from here: it is on another host, in another container or another user's. Run "
+            f"attempt {unseen[0]} of {run.name} is supervised by a process that is not visible "
+            "here: it is on another host, in another container, or belongs to another user. Run "
             "seatrial stop there."
         )
     return bool(running)
 
 
 def forget_here(run: LocalRun) -> None:
-    """Stop a run on this host and remove what was written down of it; its own files stay."""
+    """Stop a run on this host and delete its ledger. Its data and checkpoints are kept."""
     with run.held():
         stop_here(run)
         try:
             shutil.rmtree(run.directory)
         except OSError as error:
-            raise UsageError(f"{error.filename} cannot be deleted: {error.strerror}.") from None
+            raise UsageError(f"cannot delete {error.filename}: {error.strerror}.") from None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checking a run with what lies around it: data, checkpoints, the engine and the cluster."""
+"""Check a run together with its data, checkpoints, engine and cluster."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,42 +36,42 @@ from seatrial.sdk.plan import Overrides, PathOrText, override_texts
 from seatrial.spec.loader import LoadedSpec, load
 
 ABSENT = "not installed"
-"""Why something that was to be looked at was not."""
+"""The reason for skipped checks whose extra is missing."""
 BRIEF = CallPatience(outage=8.0, failing=8.0, credentials=4.0, recovery=8.0)
-"""How long a check waits for a cluster: whoever asks can ask again, and has no run to lose."""
+"""How long a check waits for a cluster. It can be short, because you can rerun the check."""
 FIRST_ANSWER = 5.0
-"""Seconds within which a server has to answer the first question."""
+"""Timeout in seconds of the first request to a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What else than the spec is looked at."""
+    """The sources that a check reads in addition to the spec."""
 
     data: bool = False
-    """Whether tokenizers, prepared data and corpora are."""
+    """True to read tokenizers, prepared data and corpora."""
     cluster: bool = False
     kubeconfig: str = ""
-    """The kubeconfig, as far as it is given."""
+    """The kubeconfig. Empty for the default."""
     context: str = ""
-    """The context, as far as it is given."""
+    """The context. Empty for the current one."""
     tell: Tell | None = None
-    """Told what takes long."""
+    """Receives progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What lies around a run, as far as it is looked at."""
+    """The state around a run, from the sources that the check reads."""
 
     data: DataProbe | None = None
     """Tokenizers, prepared data and corpora."""
     checkpoints: CheckpointProbe | None = None
     cluster: ClusterFacts | None = None
     trouble: ClusterError | None = None
-    """Why the cluster could not be asked, where it was to be."""
+    """The error, if the cluster was requested and did not answer."""
 
 
 def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], PlannedRun]:
-    """Plans specs with what is kept beside a file: its calibration, and its choices."""
+    """Return a planner that uses the calibration and the plan stored next to `file`."""
 
     def of_spec(loaded: LoadedSpec) -> PlannedRun:
         return reuse_or_plan(resolve_basis(loaded, catalog), file).run
@@ -81,31 +81,31 @@ def planner_beside(file: Path, catalog: Catalog) -> Callable[[LoadedSpec], Plann
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a check offers for a finding."""
+    """The proposed change for a finding."""
 
     overrides: tuple[str, ...] = ()
-    """The change; empty if there is none."""
+    """Empty if there is no proposal."""
     kind: str = ""
     """The kind of the change; `same-run` if `--fix` writes it."""
     effects: tuple[str, ...] = ()
-    """What it does to the run, in words."""
+    """How the change affects the run, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check has found, what it offers, and what it could not look at."""
+    """The result of a check: findings, proposals, and sources that could not be read."""
 
     verdict: Verdict
     offers: tuple[Offer, ...]
-    """One for each thing found, in the order of the verdict."""
+    """One per finding, in the order of the verdict."""
     fix: Fix
-    """The respellings that leave the run the same."""
+    """The spelling changes that leave the run the same."""
     is_fixed: bool
-    """Whether they are written."""
+    """True if the fix was written."""
     trouble: ClusterError | None = None
-    """Why the cluster could not be asked, where it was to be."""
+    """The error, if the cluster was requested and did not answer."""
     missing: tuple[MissingExtraError, ...] = ()
-    """Optional parts that are not installed, and that what was asked for needs."""
+    """The missing extras that the requested checks need."""
 
 
 def check(
@@ -117,15 +117,15 @@ def check(
     kubeconfig: str = "",
     context: str = "",
 ) -> Verdict:
-    """Apply every rule to a run, before a GPU is asked for; findings are given, not raised.
+    """Apply every rule to a run before it uses a GPU. Return findings instead of raising them.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
-        data: Whether tokenizers, prepared data and corpora are looked at from here.
-        cluster: Whether the cluster is looked at; nothing is changed there.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
+        overrides: Fields to override.
+        data: True to read tokenizers, prepared data and corpora from this host.
+        cluster: True to read the cluster. Nothing is changed there.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
     """
     if data:
         require_data_extra()
@@ -148,14 +148,14 @@ def check_and_repair(
     engine: bool = False,
     write: Callable[[Fix], None] | None = None,
 ) -> Outcome:
-    """Check a run with all that is asked for, and find what would mend it.
+    """Check a run with all that is asked for, and propose fixes.
 
     Args:
         file: The spec.
-        overrides: Fields to set differently.
-        looked: What else than the spec is looked at.
-        engine: Whether the engine is asked about the production arguments.
-        write: Writes the respellings that leave the run the same; they are left when absent.
+        overrides: Fields to override.
+        looked: The sources to read in addition to the spec.
+        engine: True to validate the production arguments with the engine.
+        write: Writes the spelling changes that leave the run the same. If None, none is written.
     """
     extras = _Extras()
     looked = replace(
@@ -166,13 +166,13 @@ def check_and_repair(
     text, catalog = text_of(file), default_catalog()
     given = Broken(text, str(file), catalog, overrides, None, planner_beside(file, catalog))
     broken, verdict, trouble = _looking(given, looked)
-    # Overrides are not in the file, so nothing could be written for what they say.
+    # Overrides are not in the file, so `--fix` cannot write changes for them.
     fix = plan_fix(broken, verdict) if not overrides else Fix(text, broken, verdict, ())
     if write is not None:
         write(fix)
         if fix.changes:
-            # What the API server says of the objects was said of those before. One that gave no
-            # answer is not waited for again.
+            # The API server judged the objects of the old spec. If it did not answer, do not wait
+            # for it twice.
             again = replace(looked, cluster=looked.cluster and trouble is None)
             broken, verdict, later = _looking(fix.broken, again)
             trouble = trouble or later
@@ -188,9 +188,9 @@ def check_and_repair(
 
 
 def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict, ClusterError | None]:
-    """The same run, with all that is to be looked at around it, and the verdict on it.
+    """Read the requested sources, and check the run with them.
 
-    And why the cluster could not be asked, where it was to be.
+    Also returns the error, if the cluster was requested and did not answer.
     """
     bare = replace(broken, data=None, checkpoints=None, cluster=None)
     verdict = bare.again()
@@ -202,7 +202,7 @@ def _looking(broken: Broken, looked: Looked) -> tuple[Broken, Verdict, ClusterEr
 
 
 def _offer(broken: Broken, found: Checked, plan: Fix, *, is_fixed: bool) -> Offer:
-    """The change for a finding, as `--fix` would treat it."""
+    """Return the proposed change for a finding."""
     planned = [change.repair for change in plan.changes if change.is_for(found.finding)]
     if planned and not is_fixed:
         return Offer(planned[0].overrides, RepairKind.SAME_RUN)
@@ -214,13 +214,13 @@ def _offer(broken: Broken, found: Checked, plan: Fix, *, is_fixed: bool) -> Offe
 
 @dataclass(slots=True)
 class _Extras:
-    """What was to be looked at and cannot be, because an optional part is not installed."""
+    """The requested checks that cannot run because an extra is missing."""
 
     missing: dict[str, MissingExtraError] = field(default_factory=dict)
-    """What is missing, by the reason under which its rules are counted."""
+    """The errors, by the reason under which the skipped rules are counted."""
 
     def have(self, require: Callable[[], None], reason: str) -> bool:
-        """Whether it is installed; what is missing is noted."""
+        """True if the extra is installed. Records it otherwise."""
         try:
             require()
         except MissingExtraError as error:
@@ -228,14 +228,14 @@ class _Extras:
         return reason not in self.missing
 
     def told(self, verdict: Verdict) -> Verdict:
-        """The verdict, with what is missing as the reason why rules were not applied."""
+        """Return the verdict with missing extras as the reason for skipped rules."""
         for reason in self.missing:
             verdict = verdict.unanswered(reason, f"{reason.partition(':')[0]}: {ABSENT}")
         return verdict
 
 
 def _with_paths(verdict: Verdict) -> Verdict:
-    """The verdict with the paths of a run on this host that are not there."""
+    """Add the missing paths of a run on this host."""
     if verdict.situation is None:
         return verdict
     absent = absent_here(verdict.situation, lambda path: Path(path).exists())
@@ -243,7 +243,7 @@ def _with_paths(verdict: Verdict) -> Verdict:
 
 
 def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
-    """The verdict with what the engine itself says, where it is asked."""
+    """Add the findings of the engine, if requested."""
     situation = verdict.situation
     if not wanted:
         return verdict.without(NO_ENGINE, 1) if situation is not None else verdict
@@ -255,16 +255,16 @@ def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
 
 
 def text_of(file: Path) -> str:
-    """The text of a spec; a file that cannot be read as one raises."""
+    """Return the text of a spec. Raises if the file is unreadable."""
     with suppress(FindingsError):
         load(file)
-    # Lines end as they do in the file, for it may be written again.
+    # Keep the line endings, because the file may be written back.
     with file.open(encoding="utf-8-sig", newline="") as stream:
         return stream.read()
 
 
 def look_around(situation: Situation, looked: Looked) -> Around:
-    """What lies around a run: read once, and then only looked at."""
+    """Read the requested sources once."""
     around = Around(
         _data_of(situation) if looked.data else None,
         _checkpoints_of(situation, stores=looked.data),
@@ -274,12 +274,12 @@ def look_around(situation: Situation, looked: Looked) -> Around:
     try:
         return replace(around, cluster=_cluster_of(situation, looked))
     except ClusterError as trouble:
-        # What is known without the cluster is known all the same.
+        # The other sources are still useful.
         return replace(around, trouble=trouble)
 
 
 def _data_of(situation: Situation) -> DataProbe:
-    # Loaded here because the rest of the check needs none of the data libraries.
+    # Imported here because the rest of the check needs no data libraries.
     from seatrial.checks.probes.data import DataReader  # noqa: PLC0415
 
     mount = situation.spec.cluster.storage.mount if situation.in_pods else ""
@@ -287,10 +287,10 @@ def _data_of(situation: Situation) -> DataProbe:
 
 
 def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | None:
-    """The reader of checkpoints, where this host sees a place of them; object stores if wanted."""
+    """Return the reader of checkpoints if this host can see any. Object stores only if `stores`."""
     places = places_of(situation)
     here = not situation.in_pods
-    # Of a run on this host, a place that the spec names and that is not here is nowhere.
+    # A run on this host has no other place to look: report a named location that is missing.
     named = here and len(places) > 1
     if not named and not any((stores and "://" in each) or Path(each).is_dir() for each in places):
         return None
@@ -298,12 +298,12 @@ def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | 
 
 
 def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:
-    """What the cluster is like, as far as the account may look."""
+    """Read the cluster, as far as the account has permission."""
     if not has_manifests(situation):
         raise UsageError(
-            f"{situation.spec.name} brings no objects to a cluster: its engine is "
+            f"{situation.spec.name} has no Kubernetes objects: its engine is "
             f"{situation.spec.engine.name} and its profile {situation.plan.machines.profile}. "
-            "Leave --cluster out."
+            "Omit --cluster."
         )
     namespace = situation.spec.cluster.namespace
     site = connect.connect(
@@ -313,13 +313,13 @@ def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:
         tell=looked.tell,
         patience=BRIEF,
     )
-    # A server that takes calls and says nothing is found out by a short one.
+    # A short request detects a server that accepts connections but never answers.
     site.api.answer(replace(READY, read_seconds=FIRST_ANSWER))
     return facts_of(situation, site)
 
 
 def facts_of(situation: Situation, site: Site) -> ClusterFacts:
-    """What a cluster is like for a run; objects are sent to it as dry runs only."""
+    """Read the facts of a cluster that matter to a run. Objects are only sent as dry runs."""
     catalog, where = situation.catalog, situation.loaded.where
     try:
         plan = connect.fitting(site, situation.plan, catalog, where)
@@ -327,7 +327,7 @@ def facts_of(situation: Situation, site: Site) -> ClusterFacts:
     except ClusterError:
         raise
     except FindingsError:
-        # The operator is missing, or there can be no manifests: a rule tells either.
+        # The operator is missing, or no manifests are possible. A rule reports both.
         return gather(site.api, site.namespace, ())
     facts = gather(site.api, site.namespace, made.manifests)
     return replace(facts, taken=tuple(taken_names(site, plan, made.manifests)))

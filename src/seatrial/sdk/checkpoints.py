@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a run: where they are, which one is meant, and weights out of and into them."""
+"""A run's checkpoints: locate, select, list and verify them, export and import weights."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,33 +23,33 @@ from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import Overrides, PathOrText, override_texts, plan
 from seatrial.storage.location import Location, place_at
 
-ELSEWHERE = "If the run's volume is on a cluster, give its spec and --on kubernetes."
-"""Why a host may see no checkpoints of a run that has some."""
+ELSEWHERE = "If they are on the run's volume in a cluster, pass the spec and --on kubernetes."
+"""The hint for a host that sees no checkpoints."""
 LARGEST_EVENT_LOG = 64 << 20
 """Bytes; a larger log would make a list slow."""
 
 
 def is_spec(where: str) -> bool:
-    """Whether a word names a spec and not a place."""
+    """True if the argument names a spec, not a location."""
     return where.endswith((".yaml", ".yml")) and "://" not in where
 
 
 def place_of(where: str, overrides: Overrides = ()) -> Location:
-    """Where the checkpoints of a spec, or of an address, are."""
+    """Return the location of the checkpoints of a spec, or of an address."""
     refuse_secret(where)
     if is_spec(where):
         return place_at(plan(Path(where), overrides).checkpoint_location)
     if overrides:
-        raise UsageError(f"{override_texts(overrides)[0]} changes a spec, and {where} is none.")
+        raise UsageError(f"{override_texts(overrides)[0]}: {where} is not a spec to override.")
     return place_at(where)
 
 
 def checkpoint_at(place: Location, step: int | None) -> Checkpoint:
-    """The checkpoint of a step, or the newest committed one."""
+    """Return the checkpoint of a step, or the newest committed one."""
     if step is not None:
         named = [name for name in place.directories() if step_of(name) == step]
         if not named:
-            raise UsageError(f"{place.address} has no checkpoint of step {step:,}.")
+            raise UsageError(f"{place.address} has no checkpoint for step {step:,}.")
         return look(place, named[0])
     passed_by = 0
     for one in checkpoints(place):
@@ -58,8 +58,8 @@ def checkpoint_at(place: Location, step: int | None) -> Checkpoint:
         passed_by += 1
     if passed_by:
         raise UsageError(
-            f"{place.address} has no checkpoint to use: each of its {passed_by:,} is torn "
-            f"or damaged. `seatrial checkpoints verify {place.address}` says how."
+            f"{place.address} has no usable checkpoint: each of its {passed_by:,} is incomplete "
+            f"or damaged. For details: seatrial checkpoints verify {place.address}"
         )
     raise UsageError(f"{place.address} has no committed checkpoint. {ELSEWHERE}")
 
@@ -71,13 +71,13 @@ def resume_verdict(
     at: PathOrText | None = None,
     step: int | None = None,
 ) -> tuple[Checkpoint, ResumeVerdict | None]:
-    """A checkpoint, and whether a run can go on from it; no verdict if it was never committed.
+    """Report if a run can resume from a checkpoint. The verdict is None if it is not committed.
 
     Args:
-        path: The spec of the run that would go on.
-        overrides: Fields to set differently.
-        at: Where the checkpoints are; the run's own place when absent.
-        step: The step of the checkpoint; the newest that was committed when absent.
+        path: The spec of the run to resume.
+        overrides: Fields to override.
+        at: The location of the checkpoints. Default: the run's own.
+        step: The step of the checkpoint. Default: the newest committed one.
     """
     refuse_secret(at)
     planned = plan(path, overrides)
@@ -88,7 +88,7 @@ def resume_verdict(
 
 
 def list_checkpoints(where: PathOrText, overrides: Overrides = ()) -> list[Checkpoint]:
-    """The checkpoints of a spec, or of an address, the newest first; only records are read."""
+    """List the checkpoints of a spec or an address, newest first. Reads only the records."""
     return list(checkpoints(place_of(str(where), overrides)))
 
 
@@ -113,13 +113,13 @@ def training_losses(place: Location, steps: Iterable[int]) -> dict[int, float]:
 def verify_checkpoint(
     where: PathOrText, overrides: Overrides = (), *, step: int | None = None, threads: int = 0
 ) -> list[Finding]:
-    """Read a checkpoint again and compare every file with its record; nothing when all is well.
+    """Compare every file of a checkpoint with its record. Return findings, empty if intact.
 
     Args:
-        where: The spec of a run, or where its checkpoints are.
-        overrides: Fields to set differently.
-        step: The step of the checkpoint; the newest that was committed when absent.
-        threads: Files read at a time; as many as cores, up to 8, for 0.
+        where: A run's spec, or the location of its checkpoints.
+        overrides: Fields to override.
+        step: The step of the checkpoint. Default: the newest committed one.
+        threads: Files to read in parallel. 0 means one per core, at most 8.
     """
     place = place_of(str(where), overrides)
     one = checkpoint_at(place, step)
@@ -129,11 +129,11 @@ def verify_checkpoint(
 
 
 def export_weights(checkpoint: PathOrText, to: PathOrText) -> dict[str, Any]:
-    """Write a checkpoint's weights for Hugging Face's transformers; what the export's record says.
+    """Export a checkpoint's weights for Hugging Face transformers. Return the export's record.
 
     Args:
-        checkpoint: The directory of one checkpoint, such as `saved/iter_0000200`; it is verified.
-        to: A directory that is empty or not there.
+        checkpoint: The directory of one checkpoint, such as `saved/iter_0000200`. Verified first.
+        to: The output directory. It must be empty or missing.
     """
     source, _, directory = str(checkpoint).rstrip("/").rpartition("/")
     record, findings = read_record(place_at(source or "."), directory)
@@ -144,10 +144,10 @@ def export_weights(checkpoint: PathOrText, to: PathOrText) -> dict[str, Any]:
 
 
 def import_weights(source: PathOrText, to: PathOrText) -> dict[str, Any]:
-    """Write Hugging Face weights as a checkpoint of step 0; `spec` in it starts a run from there.
+    """Import Hugging Face weights as a checkpoint of step 0. Its `spec` starts a run from them.
 
     Args:
-        source: A directory with config.json and weights as safetensors.
-        to: A directory that is empty or not there.
+        source: A directory with config.json and safetensors weights.
+        to: The output directory. It must be empty or missing.
     """
     return import_by_worker(Path(source), Path(to).absolute())

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from seatrial.dataprep.progress import Tell as TellProgress
 
 DATA_PACKAGES = ("fsspec", "numpy", "orjson", "pyarrow", "tokenizers", "zstandard")
-"""What the data extra brings and no preparation can do without."""
+"""The packages of the data extra that every preparation needs."""
 
 
 CACHE_MARK = "built-"
-"""What the name of the file begins with that says for which plan and blend a cache was built."""
+"""The prefix of the file that records the plan and the blend of a cache."""
 
 
 def prepare_data(
@@ -46,19 +46,19 @@ def prepare_data(
     workers: int | None = None,
     tell: "TellProgress | None" = None,
 ) -> "PreparationOutcome":
-    """Prepare the data of a spec: raw text to verified `.bin` and `.idx`; resumable.
+    """Prepare the data of a spec: raw text to verified `.bin` and `.idx` files. Resumable.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
-        to: Where the data go, when not to where the run will look for them.
-        driver: `local`, `ray`, or a driver of your own.
-        workers: Processes at a time; as many as there are cores when absent.
-        tell: Told how far it has come.
+        overrides: Fields to override.
+        to: The output location. Default: where the run reads its data.
+        driver: `local`, `ray`, or your own driver.
+        workers: The number of parallel processes. Default: one per core.
+        tell: Receives the progress.
     """
     require_data_extra()
     refuse_secret(to)
-    # Loaded here, and in the functions below, because the rest needs none of the data libraries.
+    # Imported here and below because the rest needs no data libraries.
     from seatrial.dataprep.prepare import driver_of, prepare  # noqa: PLC0415
 
     chosen = driver_of(driver, workers) if isinstance(driver, str) else driver
@@ -69,10 +69,10 @@ def prepare_data(
 def freeze_data(
     path: PathOrText, overrides: Overrides = (), *, to: str | None = None
 ) -> "FrozenList":
-    """List the data of a spec and freeze the tasks without doing any: for your own scheduler.
+    """List the data of a spec and freeze the tasks for your own scheduler, without running any.
 
-    Every task is then done by `python -m seatrial.dataprep.drivers.single`, and `prepare_data`
-    puts together what they made.
+    Run each task with `python -m seatrial.dataprep.drivers.single`. `prepare_data` then assembles
+    the results.
     """
     require_data_extra()
     refuse_secret(to)
@@ -82,28 +82,28 @@ def freeze_data(
 
 
 def refuse_secret(address: PathOrText | None) -> None:
-    """Refuse an address that holds a password, a key or a signature, without repeating it."""
+    """Reject an address that contains a password, a key or a signature, without printing it."""
     if address is not None and looks_secret(str(address), "revision"):
         raise UsageError(
-            "an address that was given holds something like a password or a key. Take it out: "
-            "credentials come from the environment or from the files of the clouds' own tools."
+            "an address contains what looks like a password or a key. Remove it: Seatrial reads "
+            "credentials from the environment or from the cloud tools' own files."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedData:
-    """A prepared data set, all of which was read again."""
+    """A prepared dataset after a complete verification."""
 
     address: str
     record: "DatasetRecord"
     findings: tuple[Finding, ...]
-    """What is wrong with it; empty if all is well."""
+    """The problems. Empty if the data is intact."""
 
 
 def read_again(where: PathOrText, overrides: Overrides = ()) -> VerifiedData:
-    """Read all of a prepared data set again, and compare it with its record.
+    """Read a prepared dataset completely, and compare it with its record.
 
-    `where` is the spec of a run, or the directory or address of a data set.
+    `where` is a run's spec, or the directory or address of a dataset.
     """
     require_data_extra()
     from seatrial.dataprep.inspection import record_at, verify_at  # noqa: PLC0415
@@ -113,9 +113,9 @@ def read_again(where: PathOrText, overrides: Overrides = ()) -> VerifiedData:
 
 
 def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
-    """What is wrong with a prepared data set, found by reading all of it; nothing when all is well.
+    """Read a prepared dataset completely. Return findings, empty if it is intact.
 
-    `where` is the spec of a run, or the directory or address of a data set.
+    `where` is a run's spec, or the directory or address of a dataset.
     """
     return list(read_again(where, overrides).findings)
 
@@ -123,9 +123,9 @@ def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
 def inspect_data(
     where: PathOrText, overrides: Overrides = (), *, file: str | None = None
 ) -> "Inspection":
-    """One file of a prepared data set, opened for looking; the first one when none is named.
+    """Open one file of a prepared dataset for inspection. Default: the first file.
 
-    `where` is the spec of a run, or the directory or address of a data set.
+    `where` is a run's spec, or the directory or address of a dataset.
     """
     require_data_extra()
     from seatrial.dataprep.inspection import Inspection  # noqa: PLC0415
@@ -136,7 +136,7 @@ def inspect_data(
 def estimate_data(
     path: PathOrText, overrides: Overrides = (), *, cores: int | None = None
 ) -> "Estimate":
-    """What preparing the data of a spec would take, from a sample of its corpus."""
+    """Estimate the cost of preparing the data of a spec from a sample of its corpus."""
     require_data_extra()
     from seatrial.dataprep.estimate import estimate  # noqa: PLC0415
 
@@ -147,14 +147,14 @@ def estimate_data(
 def build_index_cache(
     path: PathOrText, overrides: Overrides = (), *, found_at: str | None = None
 ) -> str:
-    """Build the engine's cache of sample indices for prepared data, so that no GPU waits for it.
+    """Build the engine's cache of sample indices for prepared data before training.
 
-    Needs the worker extra. Gives what was done, or why nothing was, as a few words.
+    Needs the worker extra. Returns a short text: the result, or the reason why it was not built.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
-        found_at: Where this machine has the data, when not where the run will look for them.
+        overrides: Fields to override.
+        found_at: The data's location on this host. Default: where the run reads its data.
     """
     resolved = plan(path, overrides)
     place = found_at or resolved.data_location
@@ -162,21 +162,21 @@ def build_index_cache(
     if not engine.modules.index_cache:
         return f"not needed by {resolved.spec.engine.name}"
     if "://" in place:
-        return "not built: the engine reads it from a path; training builds it at its first start"
+        return "not built: the engine needs a path; training builds it at its first start"
     arguments = engine.arguments(resolved)
     blend = Path(place, Path(str(arguments.get(engine.blend_option))).name)
     if not blend.is_file():
-        return f"not built: there is no {blend}"
-    # Asking the engine takes some ten seconds, and another plan or blend may need other files.
+        return f"not built: {blend} does not exist"
+    # Calling the engine takes about ten seconds. A different plan or blend may need other files.
     cache = Path(place, "cache")
     wanted = digest({"arguments": arguments, "blend": sha256(blend.read_bytes()).hexdigest()})
     built = cache / f"{CACHE_MARK}{wanted.partition(':')[2][:12]}"
     if _is_whole(built):
-        return f"there already, in {cache}"
+        return f"already in {cache}"
     try:
         worker_python()
     except MissingExtraError:
-        missing = f"no {engine.title} is known here (see seatrial doctor, or set {WORKER_PYTHON})"
+        missing = f"{engine.title} was not found (run seatrial doctor, or set {WORKER_PYTHON})"
         return f"not built: {missing}; training builds it at its first start"
     ranks = resolved.layout.world_size
     answer = build_engine_cache(arguments, resolved.data_location, place, ranks)
@@ -188,7 +188,7 @@ def build_index_cache(
 
 
 def _cache_files(cache: Path) -> dict[str, int]:
-    """The files of an index cache, with their sizes; without our marks and what is being built."""
+    """Return the files of an index cache with their sizes, without marks and temporary files."""
     return {
         path.name: path.stat().st_size
         for path in sorted(cache.iterdir())
@@ -197,7 +197,7 @@ def _cache_files(cache: Path) -> dict[str, int]:
 
 
 def _is_whole(built: Path) -> bool:
-    """Whether the index cache has been built, and all files that it had then are there."""
+    """True if the index cache was built and all its files still exist."""
     try:
         wanted = dict(read_json(built))
     except (FileNotFoundError, ValueError, TypeError):
@@ -206,7 +206,7 @@ def _is_whole(built: Path) -> bool:
 
 
 def data_address(where: PathOrText, overrides: Overrides = ()) -> str:
-    """Where the prepared data of a spec are; the address of a data set itself stands for itself."""
+    """Return the location of a spec's prepared data. An address is returned unchanged."""
     text = str(where)
     refuse_secret(text)
     if text.endswith((".yaml", ".yml")) or Path(text).is_file():
@@ -215,16 +215,15 @@ def data_address(where: PathOrText, overrides: Overrides = ()) -> str:
 
 
 def missing_data_packages() -> list[str]:
-    """The packages of the data extra that are not installed."""
     return [name for name in DATA_PACKAGES if find_spec(name) is None]
 
 
 def require_data_extra() -> None:
-    """Refuse to go on without the libraries of the data extra."""
+    """Raise if a package of the data extra is missing."""
     missing = missing_data_packages()
     if missing:
         raise MissingExtraError(
-            f"Reading and preparing data needs {', '.join(missing)}, which this installation does "
-            "not have. Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            f"reading and preparing data needs {', '.join(missing)}, which is not installed. "
+            "To install it, in a checkout of Seatrial: pip install '.[data]'",
             extra="data",
         )

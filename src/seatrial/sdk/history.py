@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has done: its history, found by any name of it, its report, its diagnosis."""
+"""A run's history: find it, report on it, diagnose it, calibrate from it."""
 
 import io
 import sys
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
     from seatrial.monitoring.mlflow_export import Sent
 
 MARKED_WITHIN = 4096
-"""Bytes at the beginning of a file among which the mark is."""
+"""The mark is within this many bytes from the start of a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPlace:
-    """Where a history is looked for besides this host, and how."""
+    """The cluster in which to look for a history in addition to this host, and how."""
 
     namespace: str = ""
-    """The namespace; that of the spec, else of the context, when empty."""
+    """Default: the namespace of the spec, else of the context."""
     kubeconfig: str = ""
-    """The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty."""
+    """Default: KUBECONFIG, else ~/.kube/config."""
     context: str = ""
-    """The context in it; the current one when empty."""
+    """Default: the current context."""
     live: bool = False
-    """Whether a run is followed, so that an outage is waited for and standard input read once."""
+    """True to follow a run: outages are waited out, and standard input is read once."""
     stdin: ByteStream | None = None
-    """What stands for standard input, where that is not the process's own."""
+    """Replaces the process's standard input."""
     tell: Tell | None = None
-    """Told what takes long."""
+    """Receives progress messages."""
 
     def site(self, of_spec: str) -> Site:
-        """The namespace of a cluster; that of a spec where none is given."""
+        """Connect to the namespace, or to the one of the spec if none is given."""
         chosen = self.namespace or of_spec
         if not self.live:
             return connect_to_look(chosen, self.kubeconfig, self.context, self.tell)
@@ -68,18 +68,18 @@ class HistoryPlace:
 
     @property
     def is_named(self) -> bool:
-        """Whether a cluster is named, so that this host is not meant."""
+        """True if a cluster is given, so that this host is skipped."""
         return bool(self.namespace or self.kubeconfig or self.context)
 
 
 def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
-    """The history that a word means: a run's name or spec, a directory, a file, - for stdin."""
+    """Find a history by a run's name or spec, a directory, a file, or - for standard input."""
     place = place or HistoryPlace()
     return find_history(run, _places(run, place))
 
 
 def _places(run: str, place: HistoryPlace) -> Places:
-    """Where to look for a run: in the cluster of `place`, and here too if none is named."""
+    """Return where to look: in the cluster of `place`, and on this host if none is given."""
     return Places(
         default_catalog(),
         place.stdin or _standard_input(run),
@@ -90,12 +90,12 @@ def _places(run: str, place: HistoryPlace) -> Places:
 
 
 def _standard_input(run: str) -> ByteStream:
-    """Standard input where a command line means it; nothing else looks at it, closed or not."""
+    """Return standard input if `run` is -, otherwise an empty stream."""
     if run != STDIN:
         return io.BytesIO()
-    # Python has none where a command was started with a closed one.
+    # `sys.stdin` is None if the command was started with a closed standard input.
     if sys.stdin is None:
-        raise UsageError("- is standard input, which is closed. Give a file, or pipe the log in.")
+        raise UsageError("- means standard input, which is closed. Pass a file or pipe the log.")
     return cast("ByteStream", sys.stdin.buffer)
 
 
@@ -104,25 +104,25 @@ class Diagnosed:
     """Why a run stopped, hangs or is slow."""
 
     run: str
-    """The run's name, as far as its history tells it."""
+    """The run's name, if its history contains it."""
     attempt: int
-    """The attempt that was looked at."""
+    """The diagnosed attempt."""
     diagnosis: Diagnosis
-    """Causes with the lines that prove them, and what only followed."""
+    """Causes with the lines that prove them, and their consequences."""
 
 
 def diagnose(
     run: str, *, attempt: int | None = None, place: HistoryPlace | None = None
 ) -> Diagnosed:
-    """Why a run stopped, hangs or is slow: causes with the lines that prove them.
+    """Find why a run stopped, hangs or is slow: causes with the lines that prove them.
 
     Args:
         run: The name of a run, its spec, a log, a directory of logs, or - for standard input.
-        attempt: This attempt; the newest when absent.
-        place: Where it is looked for besides this host.
+        attempt: The attempt to diagnose. Default: the newest.
+        place: The cluster to search in addition to this host.
     """
     place = place or HistoryPlace()
-    # What is diagnosed is read to its end, and not followed.
+    # A diagnosis reads the history to its end and does not follow it.
     found = find_history(run, replace(_places(run, place), live=False))
     observed: Observed | None = None
     if found.site is not None:
@@ -141,12 +141,12 @@ def diagnose(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A page that was written, and what is in it."""
+    """A written report page."""
 
     page: Path
-    """The file."""
+    """The HTML file."""
     chapters: tuple[Chapter, ...]
-    """One for each run."""
+    """One per run."""
 
 
 def report(
@@ -155,21 +155,21 @@ def report(
     *,
     place: HistoryPlace | None = None,
 ) -> Report:
-    """Write what a run was like, or several side by side, into one HTML file.
+    """Write the report of a run, or of several runs side by side, to one HTML file.
 
     Args:
-        runs: A run, or several: name, spec, directory, file, or - for standard input.
-        output: The page; NAME-report.html when absent. Only a page of a report is replaced.
-        place: Where they are looked for besides this host.
+        runs: One or more of: name, spec, directory, file, or - for standard input.
+        output: The page. Default: NAME-report.html. Only an earlier report is overwritten.
+        place: The cluster to search in addition to this host.
     """
-    # Before what takes long.
+    # Fail before the slow part.
     plotting_library()
     if output is not None:
         refuse_other_file(Path(output))
     given = [runs] if isinstance(runs, str) else list(runs)
     histories = [history(run, place) for run in given]
     names = [each.name for each in histories]
-    # Runs of one name are told apart by what they were called by.
+    # Runs with the same name are labelled with the argument that named them.
     chapters = tuple(
         read_chapter(each, run if names.count(each.name) > 1 else "")
         for each, run in zip(histories, given, strict=True)
@@ -182,17 +182,17 @@ def report(
 
 
 def refuse_other_file(path: Path) -> None:
-    """Refuse to replace a file that is no report, the event log for one."""
+    """Refuse to overwrite a file that is not a report, such as an event log."""
     if not path.is_file():
         return
     try:
         with path.open("rb") as stream:
             beginning = stream.read(MARKED_WITHIN)
     except OSError as error:
-        raise UsageError(f"--output {path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"cannot read --output {path}: {error.strerror}.") from None
     if beginning and MARK.encode() not in beginning:
         raise UsageError(
-            f"{path} exists and is not a page of seatrial report, which alone is replaced. "
+            f"{path} exists and is not a report by seatrial report, so it is not overwritten. "
             "Choose another name with --output, or remove the file."
         )
 
@@ -200,12 +200,12 @@ def refuse_other_file(path: Path) -> None:
 def calibrate(
     path: PathOrText, measured: PathOrText | Sequence[float], overrides: Overrides = ()
 ) -> Calibrated:
-    """Calibrate the planner: measured steps of a run set one factor for its machines.
+    """Fit the planner to measured steps of a run: one factor for its machines.
 
     Args:
-        path: The spec; the factor is kept beside it, and used by its plans from then on.
-        measured: The run's event log, or times of steps in seconds.
-        overrides: Fields to set differently.
+        path: The spec. The factor is stored next to it, and later plans use it.
+        measured: The run's event log, or step times in seconds.
+        overrides: Fields to override.
     """
     texts = override_texts(overrides)
     steps = Path(measured) if isinstance(measured, str | PathLike) else measured
@@ -214,15 +214,15 @@ def calibrate(
 
 
 def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: str) -> "Sent":
-    """Send an event log to MLflow: what is not there yet, to the one run of that name."""
+    """Send the new events of an event log to the MLflow run of that name."""
     if find_spec("mlflow") is None:
         raise MissingExtraError(
-            "Sending to MLflow needs its client, which this installation does not have. "
-            "Install it with: pip install '.[mlflow]' in a checkout of Seatrial."
+            "sending to MLflow needs its client, which is not installed. "
+            "To install it, in a checkout of Seatrial: pip install '.[mlflow]'"
         )
     from seatrial.monitoring.mlflow_export import export  # noqa: PLC0415
 
     path = Path(events)
     if not path.is_file():
-        raise UsageError(f"{path} is no file. Give a run's event log, events.jsonl.")
+        raise UsageError(f"{path} is not a file. Pass a run's event log, events.jsonl.")
     return export(read_events(path), run, tracking_uri, experiment)

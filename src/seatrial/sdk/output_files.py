@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files that calls write for their users: whole or not at all."""
+"""Output files for users, written atomically."""
 
 import os
 import shlex
@@ -11,13 +11,13 @@ from seatrial.storage.state_files import write_whole
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Refuse a file that exists, unless told to replace it."""
+    """Refuse to overwrite an existing file, unless `force` is set."""
     if not force and os.path.lexists(path) and not _is_device(path):
-        raise UsageError(f"{path} exists. Choose another name, or replace it by --force.")
+        raise UsageError(f"{path} exists. Choose another name, or overwrite it with --force.")
 
 
 def write_new(path: Path, text: str, *, force: bool) -> None:
-    """Write a file: first beside its place, so that a failure leaves what was there before."""
+    """Write a file atomically, so that a failure leaves the old one intact."""
     refuse_existing(path, force=force)
     try:
         if _is_device(path):
@@ -28,12 +28,12 @@ def write_new(path: Path, text: str, *, force: bool) -> None:
         above = path.resolve().parent
         if not above.exists():
             raise UsageError(
-                f"{path} cannot be written: there is no directory {above}. "
-                f"Make it: mkdir -p {shlex.quote(str(above))}"
+                f"cannot write {path}: the directory {above} does not exist. "
+                f"Create it: mkdir -p {shlex.quote(str(above))}"
             ) from None
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}.") from None
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is something like /dev/stdout, which must not be replaced by a file."""
+    """True for a device such as /dev/stdout, which must not be replaced by a file."""
     return path.exists() and not path.is_file() and not path.is_dir()

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a run from its corpus to its report: the commands, in order, and how far it has come.
+"""The pipeline of a run, from corpus to report: its commands in order, and which are done.
 
-Each step is a command that anybody can call alone; a voyage only calls them in order, stops where
-one needs a person, and remembers which are done, as long as the spec stays the same.
+Each step is a command that you can also call yourself. The pipeline calls them in order, stops at
+the first one that fails or needs input, and records the finished steps for as long as the spec is
+unchanged.
 """
 
 import errno
@@ -34,56 +35,59 @@ from seatrial.storage.state_files import (
     write_state,
 )
 
-KEPT = "voyage.json"
+KEPT = "pipeline.json"
+_OLD_KEPT = "voyage.json"
+"""The former name of `KEPT`. It is read if the new file is missing."""
 COMPARED_PARAMETERS = 1_000_000_000
-"""Models up to this size are compared: 8 GB of memory, and a few minutes of one CPU."""
+"""The largest model that export compares: 8 GB of memory, and a few minutes on one CPU."""
 COMPARED_BYTES = 16
-"""Memory of this host for each parameter: twice what the comparison takes."""
-LOCK = "voyage.lock"
+"""Host memory required per parameter: twice the memory that the comparison uses."""
+LOCK = "pipeline.lock"
+_OLD_LOCK = "voyage.lock"
+"""The former name of `LOCK`. It is used if it exists and the new file is missing."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""What a file system answers that knows no locks."""
+"""The errors of a file system without lock support."""
 _LONGEST_HOLDER = 300
-"""Bytes that say who holds the lock: a process and a host."""
+"""The maximum length in bytes of the lock file's text: a process and a host."""
 RENAMING = ("name=", "cluster=", "cluster.namespace=")
-"""How overrides begin that make another run of a spec."""
+"""Prefixes of overrides that turn a spec into a different run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStep:
-    """One command of a voyage."""
+    """One command of the pipeline."""
 
     name: str
-    """How it is called here."""
     says: str
-    """What it does, in a line."""
+    """One line that describes the step."""
     words: tuple[str, ...]
-    """The words after `seatrial`."""
+    """The arguments after `seatrial`."""
 
 
 def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[PipelineStep, ...]:
-    """The steps of a run, in order; those that do not concern it are left out."""
+    """Return the steps of a run in order, without the ones that it does not need."""
     given, run = (str(file), *overrides), _run(file, overrides, plan)
     here = is_here(plan)
-    place = "here" if here else "in its cluster"
+    place = "on this host" if here else "in the cluster"
     on = where(plan)
     look = "--data" if here else "--cluster"
     found = [
-        PipelineStep("rules", "every rule that needs nothing but the spec", ("check", *given)),
+        PipelineStep("rules", "apply every rule that needs only the spec", ("check", *given)),
+        PipelineStep("data", f"tokenize the corpus {place}", ("data", "prepare", *given, *on)),
+        PipelineStep("plan", "show the layout, memory, time and cost", ("plan", *given)),
         PipelineStep(
-            "data", f"the corpus becomes tokens, {place}", ("data", "prepare", *given, *on)
+            "check", f"apply the rules again, with {look[2:]} checks", ("check", *given, look)
         ),
-        PipelineStep("plan", "the layout, its memory, time and cost", ("plan", *given)),
-        PipelineStep("check", f"the rules again, with what lies {place}", ("check", *given, look)),
+        PipelineStep("rehearse", "train a shrunk twin with the real engine", ("rehearse", *given)),
+        PipelineStep("launch", f"start the run {place}", ("launch", *given)),
+        PipelineStep("wait", "wait until the run ends", ("wait", *run)),
         PipelineStep(
-            "rehearse", "a shrunk twin with the real engine, and drills", ("rehearse", *given)
+            "verify", "verify every byte of its checkpoints", ("checkpoints", "verify", *given, *on)
         ),
-        PipelineStep("launch", f"the run itself, {place}", ("launch", *given)),
-        PipelineStep("wait", "until it is over", ("wait", *run)),
         PipelineStep(
-            "verify", "its checkpoints, every byte", ("checkpoints", "verify", *given, *on)
+            "export", "export the weights for transformers", (*_export(given, plan, here), *on)
         ),
-        PipelineStep("export", "the weights, for transformers", (*_export(given, plan, here), *on)),
-        PipelineStep("report", "what it was like, on one page", ("report", *run)),
+        PipelineStep("report", "write the report page", ("report", *run)),
     ]
     left_out = set() if _is_raw(plan) else {"data"}
     left_out |= set() if _is_exported(plan) else {"export"}
@@ -91,7 +95,7 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[PipelineS
 
 
 def _run(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """How the run is called where no overrides are taken: by its spec, unless they rename it."""
+    """Return the arguments for commands without overrides: the spec, or the name if overridden."""
     if not any(word.startswith(RENAMING) for word in overrides):
         return (str(file),)
     cluster = () if is_here(plan) else ("--namespace", plan.spec.cluster.namespace)
@@ -99,12 +103,12 @@ def _run(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
 
 
 def is_here(plan: Plan) -> bool:
-    """Whether the run takes place on this host, not in a cluster."""
+    """True if the run executes on this host, not in a cluster."""
     return plan.machines.operator is Operator.TORCHRUN
 
 
 def where(plan: Plan) -> tuple[str, ...]:
-    """The words by which a command goes to the volume of a run; none where that is here."""
+    """Return the options that make a command use the run's volume. Empty for a run on this host."""
     return () if is_here(plan) else ("--on", "kubernetes")
 
 
@@ -116,9 +120,9 @@ def _export(given: tuple[str, ...], plan: Plan, here: bool) -> tuple[str, ...]:
 
 
 def _is_compared(plan: Plan, here: bool) -> bool:
-    """Whether the export goes through the gate, which computes with the whole model on one CPU.
+    """True if the export compares logits, which needs the whole model in memory on one CPU.
 
-    Here the rehearsal has shown that it can; images for GPUs were never tried without one.
+    On this host, the rehearsal has shown that it works. GPU images are untested without a GPU.
     """
     is_local = "://" not in plan.checkpoint_location
     can = not ENGINES[plan.spec.engine.name].no_rehearsal(plan)
@@ -131,41 +135,50 @@ def _is_compared(plan: Plan, here: bool) -> bool:
 
 
 def _is_raw(plan: Plan) -> bool:
-    """Whether there is text to be prepared."""
+    """True if the run has raw text to prepare."""
     return any(source.from_ is not None for source in plan.spec.data.sources or ())
 
 
 def _is_exported(plan: Plan) -> bool:
-    """Whether transformers has a class for such a model."""
+    """True if transformers has a class for this model."""
     engine = ENGINES[plan.spec.engine.name]
     return not why_not_exported(engine, engine.arguments(plan))
 
 
 @contextmanager
 def alone(directory: Path, name: str) -> Iterator[int]:
-    """Be the only one who walks a run: the open lock, which goes with the last who holds it."""
+    """Hold the lock of a run's pipeline, and yield its descriptor for child processes to inherit.
+
+    The lock is released when the last process that holds the descriptor exits.
+    """
     try:
         make_directory(directory)
-        file = open_append(directory / LOCK)
+        file = open_append(_lock_file(directory))
     except OSError as error:
         raise UsageError(
-            f"{error.filename or directory} cannot be written: {error.strerror}. How far a walk "
-            "is, is kept there: put the spec into a directory of yours."
+            f"cannot write {error.filename or directory}: {error.strerror}. The pipeline keeps its "
+            "state there: move the spec to a directory that you can write to."
         ) from None
     with file as lock:
         if not _is_ours(lock.fileno()):
             holder = os.pread(lock.fileno(), _LONGEST_HOLDER, 0).decode(errors="replace").strip()
             raise UsageError(
-                f"{holder or 'another process'} walks {name} already, by "
-                "`seatrial run`. Wait until it has ended, or end it; --show tells how far it is."
+                f"{holder or 'another process'} is already running {name} with `seatrial run`. "
+                "Wait for it, or stop it. To see its progress, use --show."
             )
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {platform.node()}\n".encode())
         yield lock.fileno()
 
 
+def _lock_file(directory: Path) -> Path:
+    """Return the lock file; the old name if only that exists, as an old process may hold it."""
+    old, new = directory / _OLD_LOCK, directory / LOCK
+    return old if old.exists() and not new.exists() else new
+
+
 def _is_ours(lock: int) -> bool:
-    """Whether a lock is ours now; where there are no locks, nobody else can hold one."""
+    """Try to take a lock. True on file systems without locks, where nobody can hold one."""
     try:
         return lock_within(lock, 0)
     except OSError as error:
@@ -175,32 +188,32 @@ def _is_ours(lock: int) -> bool:
 
 
 class Logbook:
-    """Which steps of a voyage are done, kept in a file."""
+    """The finished steps of a pipeline, stored in a file."""
 
     def __init__(self, file: Path, spec: object) -> None:
-        """Read what is kept; what was done for another spec counts for nothing."""
+        """Read the stored steps. Steps of a different spec do not count."""
         self._file = file
         self._spec = digest(spec)
         self._done: list[str] = []
         try:
-            kept = read_json(file)
+            old = file.with_name(_OLD_KEPT)
+            kept = read_json(old if old.exists() and not file.exists() else file)
             if kept["spec"] == self._spec:
                 self._done = [str(name) for name in kept["done"]]
         except (OSError, DamagedError, KeyError, TypeError):
-            # Nothing is kept, or nothing that can be read: all is done again, which harms nothing.
+            # The file is missing or damaged: run every step again, which is safe.
             return
 
     def has(self, name: str) -> bool:
-        """Whether a step is done."""
         return name in self._done
 
     def note(self, name: str) -> None:
-        """A step is done."""
+        """Record a finished step."""
         self._done.append(name)
         self._write()
 
     def forget_from(self, names: tuple[str, ...]) -> None:
-        """These are to be done again."""
+        """Mark steps as not done, so that they run again."""
         self._done = [name for name in self._done if name not in names]
         self._write()
 
@@ -210,13 +223,13 @@ class Logbook:
             write_state(self._file, text)
         except OSError as error:
             raise UsageError(
-                f"{self._file} cannot be written: {error.strerror}. The steps that are done are "
-                "kept there: make room for it, or remove what is there."
+                f"cannot write {self._file}: {error.strerror}. The pipeline records finished steps "
+                "there: free some space, or remove the file."
             ) from None
 
 
 def require_all(ahead: Sequence[PipelineStep], plan: Plan) -> None:
-    """Refuse to begin where a step ahead needs what is not installed; says so for all of them."""
+    """Refuse to start if a later step needs a missing extra. The error lists all of them."""
     asked = _asked(plan)
     lacking: dict[str, list[str]] = {}
     extras: dict[str, None] = {}
@@ -229,22 +242,22 @@ def require_all(ahead: Sequence[PipelineStep], plan: Plan) -> None:
                 extras[error.extra] = None
     if lacking:
         raise MissingExtraError(
-            "not every step has what it needs, so none was begun.\n"
+            "some steps need software that is not installed, so none was started.\n"
             + "".join(f"{', '.join(names)}: {what}\n" for what, names in lacking.items())
-            + _at_once(tuple(extras))
-            + "--until STEP walks as far as a step."
+            + _install_all(tuple(extras))
+            + "--until STEP stops before the steps that need it."
         )
 
 
-def _at_once(extras: tuple[str, ...]) -> str:
-    """One command for several extras, so that nobody has to install thrice."""
+def _install_all(extras: tuple[str, ...]) -> str:
+    """Return one command that installs several extras."""
     if len(extras) < 2:
         return ""
-    return f"All at once, in a checkout of Seatrial: pip install '.[{','.join(extras)}]'\n"
+    return f"To install all, in a checkout of Seatrial: pip install '.[{','.join(extras)}]'\n"
 
 
 def _asked(plan: Plan) -> dict[str, Callable[[], object]]:
-    """For each step that needs an extra, what raises without it."""
+    """Map each step that needs an extra to a function that raises if it is missing."""
 
     def engine() -> None:
         worker_python(ENGINES[plan.spec.engine.name])
@@ -263,4 +276,4 @@ def _asked(plan: Plan) -> dict[str, Callable[[], object]]:
 
 
 def _nothing() -> None:
-    """A step that needs no extra."""
+    """The requirement of a step that needs no extra."""

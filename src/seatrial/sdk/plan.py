@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the file of a spec to its plan."""
+"""Load a spec and resolve its plan."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 PathOrText = str | PathLike[str]
 Overrides = Sequence[str] | Mapping[str, object]
-"""Fields to set differently: `["cluster.nodes=4"]`, or `{"cluster.nodes": 4}`."""
+"""Fields to override: `["cluster.nodes=4"]`, or `{"cluster.nodes": 4}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A spec that was found valid."""
+    """A valid spec and its plan."""
 
     spec: RunSpec
-    """What the user wants."""
+    """The spec with overrides."""
     plan: Plan
-    """What it resolves to; what is `auto` is filled by the planner."""
+    """The resolved plan. The planner fills in the `auto` fields."""
     findings: tuple[Finding, ...]
-    """Warnings and notes; errors are raised instead."""
+    """Warnings and notes. Errors are raised instead."""
 
 
 def load_spec(path: PathOrText, overrides: Overrides = ()) -> RunSpec:
-    """The spec in a file, with overrides; raises FindingsError when it is wrong."""
+    """Load a spec with overrides. Raises FindingsError if it is invalid."""
     return load(Path(path), override_texts(overrides)).spec
 
 
 def plan(path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None) -> Plan:
-    """The plan of a spec; raises FindingsError with every reason when there can be none."""
+    """Plan a spec. Raises FindingsError with every reason if no plan is possible."""
     return load_plan(path, overrides, catalog or default_catalog(), keep=False)[1]
 
 
@@ -57,17 +57,17 @@ def load_plan(
     keep: bool = True,
     tell: "Tell | None" = None,
 ) -> tuple[LoadedSpec, Plan]:
-    """The spec with its places and its plan, for commands that go on from there.
+    """Load a spec and its plan.
 
-    Where fields are `auto`, the plan that is kept beside the spec is used as long as it follows
-    from the spec; else the planner makes a new one, which is kept unless there are overrides.
+    If the spec has `auto` fields, this reuses the plan stored next to the spec while it is valid.
+    Otherwise the planner makes a new plan, which is stored unless there are overrides.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
-        catalog: The facts.
-        keep: Whether a new plan is written beside the spec.
-        tell: Told why a kept plan was made anew.
+        overrides: Fields to override.
+        catalog: The catalog to use.
+        keep: True to store a new plan next to the spec.
+        tell: Receives the reason why a stored plan was replaced.
     """
     loaded = load_checked(path, overrides)
     resolved = _resolved(loaded, catalog, Path(path), tell, keep=keep and not overrides)
@@ -78,18 +78,18 @@ def load_plan(
 def _resolved(
     loaded: LoadedSpec, catalog: Catalog, path: Path, tell: "Tell | None", *, keep: bool
 ) -> Plan:
-    """The plan of a spec; the planner fills what is `auto`."""
+    """Return the plan of a spec. The planner fills in the `auto` fields."""
     basis = resolve_basis(loaded, catalog)
     if not basis.open_fields:
         return plan_run(basis).plan
-    # Loaded here because a spec without `auto` needs no kept plan.
+    # Imported here because a spec without `auto` needs no stored plan.
     from seatrial.runs.kept_plan import plan_beside  # noqa: PLC0415
 
     return plan_beside(basis, path, tell, keep=keep)
 
 
 def load_checked(path: PathOrText, overrides: Overrides = ()) -> LoadedSpec:
-    """The spec with its places, when its engine takes the options that it passes through."""
+    """Load a spec. Raises FindingsError if the engine rejects its options."""
     loaded = load(Path(path), override_texts(overrides))
     findings = option_findings(loaded)
     if has_errors(findings):
@@ -98,7 +98,7 @@ def load_checked(path: PathOrText, overrides: Overrides = ()) -> LoadedSpec:
 
 
 def refuse_unsupported(loaded: LoadedSpec, resolved: Plan) -> None:
-    """Raise when the engine cannot do what the plan says."""
+    """Raise FindingsError if the engine does not support the plan."""
     findings = plan_findings(loaded, resolved)
     if has_errors(findings):
         raise FindingsError(findings)
@@ -107,9 +107,9 @@ def refuse_unsupported(loaded: LoadedSpec, resolved: Plan) -> None:
 def validate(
     path: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None
 ) -> Validation:
-    """Everything that can be said of a spec without a cluster; raises FindingsError on errors.
+    """Validate a spec without a cluster. Raises FindingsError on errors.
 
-    Fields that are `auto` are filled by the planner, or from the plan that is kept beside the spec.
+    The planner, or the plan stored next to the spec, fills in the `auto` fields.
     """
     loaded = load(Path(path), override_texts(overrides))
     findings = option_findings(loaded)
@@ -124,7 +124,7 @@ def validate(
 
 
 def override_texts(overrides: Overrides) -> tuple[str, ...]:
-    """The overrides as the command line has them; JSON is YAML too."""
+    """Return overrides in the form of the command line. JSON is valid YAML."""
     if isinstance(overrides, Mapping):
         return tuple(
             f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
@@ -132,7 +132,7 @@ def override_texts(overrides: Overrides) -> tuple[str, ...]:
         )
     if isinstance(overrides, str) or not all(isinstance(text, str) for text in overrides):
         raise UsageError(
-            f"overrides are a list of texts or a mapping, not {overrides!r}. "
-            'Write ["cluster.nodes=4"] or {"cluster.nodes": 4}.'
+            f"overrides must be a list of strings or a mapping, not {overrides!r}. "
+            'Use ["cluster.nodes=4"] or {"cluster.nodes": 4}.'
         )
     return tuple(overrides)

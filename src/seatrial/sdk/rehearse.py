@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run rehearsed: the real engine on this host's CPU, with a shrunk twin of the plan."""
+"""Rehearse a run: train a shrunk twin with the real engine on this host's CPU."""
 
 import os
 import random
@@ -30,30 +30,30 @@ from seatrial.sdk.plan import Overrides, PathOrText, load_plan
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What came of a rehearsal."""
+    """The result of a rehearsal."""
 
     plan: Plan
-    """What was rehearsed."""
+    """The plan that was rehearsed."""
     twins: tuple[Twin, ...]
-    """The shrunk runs that were trained; none where only arguments were asked about."""
+    """The shrunk runs. Empty if only the arguments were checked."""
     report: RehearsalReport
     """The result of every drill."""
     file: Path
-    """Where the report is."""
+    """The report's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalWatch:
-    """Who is told how a rehearsal goes on."""
+    """Callbacks for the progress of a rehearsal."""
 
     tell: Tell | None = None
-    """Why a kept plan was made anew."""
+    """Receives the reason why a stored plan was replaced."""
     began: Callable[[Plan, Sequence[Twin]], None] | None = None
-    """The twins, before the first drill."""
+    """Receives the twins before the first drill."""
     announce: Announce | None = None
-    """How far a drill is."""
+    """Receives the progress of a drill."""
     drilled: Callable[[Result], None] | None = None
-    """The result of each drill, as soon as it is there."""
+    """Receives the result of each drill."""
 
 
 def rehearse(
@@ -64,14 +64,14 @@ def rehearse(
     seed: int | None = None,
     watch: RehearsalWatch | None = None,
 ) -> Rehearsed:
-    """Rehearse a run: train, kill and resume, reshard, evaluate, export; needs the worker extra.
+    """Rehearse a run: train, kill and resume, reshard, evaluate, export. Needs the worker extra.
 
     Args:
-        path: The spec; the report is written beside it.
-        overrides: Fields to set differently.
-        drills: The drills to run, all when absent; `arguments` alone needs no twin.
+        path: The spec. The report is written next to it.
+        overrides: Fields to override.
+        drills: The drills to run. Default: all. `arguments` alone needs no twin.
         seed: Repeats the kill of an earlier rehearsal.
-        watch: Told how it goes on.
+        watch: Receives the progress.
     """
     watch = watch or RehearsalWatch()
     file, catalog = Path(path), default_catalog()
@@ -101,9 +101,9 @@ def _announce_nothing(drill: DrillName, doing: str, step: int) -> None: ...
 
 
 def _require_writable(directory: Path) -> None:
-    """Refuse to work beside a spec where nothing can be written."""
+    """Raise if the spec's directory is not writable."""
     if not os.access(directory, os.W_OK):
         raise UsageError(
-            f"{directory} cannot be written to, and a rehearsal keeps its logs and its report "
-            "beside the spec. Copy the spec to a directory of your own."
+            f"{directory} is not writable, and a rehearsal writes its logs and its report next to "
+            "the spec. Copy the spec to a directory that you can write to."
         )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on a cluster or on this host: render, launch, look at, wait for, stop, delete, list."""
+"""Runs in a cluster or on this host: render, launch, status, logs, wait, stop, delete, list."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
 
 
 def _nobody(_: str) -> None:
-    """Tell nobody."""
+    """Ignore messages."""
 
 
 @dataclass(frozen=True)
 class FoundRun:
-    """The run that a call is about: on a cluster, or on this host."""
+    """A run in a cluster or on this host."""
 
     name: str
     here: LocalRun | None
-    """The run, when it is on this host."""
+    """The run, if it is on this host."""
     namespace: str
-    """Its namespace, as far as it is given."""
+    """The namespace. Empty for the one of the context."""
     kubeconfig: str
     context: str
     tell: Tell = _nobody
-    """Told what takes long."""
+    """Receives progress messages."""
 
     @cached_property
     def site(self) -> Site:
-        """The namespace of the cluster where it is; refuses a run on this host."""
+        """Connect to the run's namespace. Raises for a run on this host."""
         self._refuse_here()
         return connect.connect(
             self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=self.tell
@@ -75,35 +75,35 @@ class FoundRun:
 
     @cached_property
     def looked_at(self) -> Site:
-        """The same for a look, which does not wait long for a server that is away."""
+        """Connect for a read-only call, which gives up quickly if the server is down."""
         self._refuse_here()
         return connect_to_look(self.namespace, self.kubeconfig, self.context, self.tell)
 
     def _refuse_here(self) -> None:
         if self.here is not None:
-            raise UsageError(f"{self.name} runs on this host, and not on a cluster.")
+            raise UsageError(f"{self.name} runs on this host, not in a cluster.")
 
     @property
     def flags(self) -> str:
-        """What the next command needs to find it by its name; nothing on this host."""
+        """The options that the next command needs to find the run by name. Empty on this host."""
         if self.here is not None:
             return ""
         return flags_to(self.name, self.site.namespace, self.kubeconfig, self.context)
 
     def status(self) -> Status:
-        """How it is, with the reasons when it does not run."""
+        """Return the state of the run, and the reasons if it is not running."""
         if self.here is not None:
             return status_here(self.here)
         return status_on_cluster(self.looked_at, self.name)
 
     def logs(self, asked: Asked) -> Iterator[RankLine]:
-        """What the processes of its newest attempt print."""
+        """Yield the output of the newest attempt."""
         if self.here is not None:
             return lines_here(self.here, asked)
         return read_logs(self.site if asked.follow else self.looked_at, self.name, asked)
 
     def wait(self, limit: float | None, saw: Callable[[Status], None]) -> Status:
-        """Look at it until it is over or time is up; the last status."""
+        """Wait until the run ends or `limit` seconds have passed. Return the last status."""
         if self.here is not None:
             here = self.here
             return wait_for(lambda: status_here(here), limit, saw, tell=self.tell)
@@ -111,7 +111,7 @@ class FoundRun:
         return wait_for(lambda: status_on_cluster(site, self.name), limit, saw, tell=self.tell)
 
     def stop(self) -> Stopped:
-        """End its processes: they save first."""
+        """Stop the processes, which save a checkpoint first."""
         if self.here is None:
             return cluster_stop.stop(self.site, self.name)
         was_running, ledger = stop_here(self.here), self.here.read()
@@ -120,18 +120,19 @@ class FoundRun:
         return Stopped(newest.number if newest else 0, was_running, outcome, ledger.damage)
 
     def forward_tensorboard(self, local_port: int) -> "Forward":
-        """A port of this host's loopback that leads to its TensorBoard; `serve` passes on."""
+        """Forward a local port to the run's TensorBoard. Call `serve` to handle connections."""
         pod = _tensorboard_pod(self.site, self.name)
         return connect.forward_to(self.site, pod, TENSORBOARD_PORT, local_port)
 
     def removal(self, *, volumes: bool) -> Removal:
-        """What deleting it would remove."""
+        """List the objects that deleting the run would remove."""
         if self.here is not None:
-            return Removal((f"directory {self.here.directory}",), ("the run's own files",))
+            kept = ("the run's data and checkpoints",)
+            return Removal((f"directory {self.here.directory}",), kept)
         return cluster_stop.removal(self.site, self.name, volumes=volumes)
 
     def delete(self, *, volumes: bool) -> Removal:
-        """Delete it: its job first, then what was made for it."""
+        """Delete the job, then the other objects of the run."""
         if self.here is None:
             return cluster_stop.delete(self.site, self.name, volumes=volumes)
         gone = self.removal(volumes=volumes)
@@ -147,59 +148,59 @@ def find_run(
     context: str = "",
     tell: Tell = _nobody,
 ) -> FoundRun:
-    """The run of that name, or of that spec, and where it is.
+    """Find a run by name or by spec.
 
-    A word of a cluster decides, else the profile of the spec; a name without any word of a cluster
-    is looked for on this host first.
+    The cluster options decide where to look, otherwise the profile of the spec. A name without
+    cluster options is looked up on this host first.
     """
     on_cluster = bool(namespace or kubeconfig or context)
     if run.endswith((".yaml", ".yml")) or Path(run).is_file():
         return _run_of_spec(run, namespace, kubeconfig, context, tell)
     if not is_dns_label(run):
-        raise UsageError(f"{run!r} is neither a run's name nor a spec. All runs: seatrial list.")
+        raise UsageError(f"{run!r} is neither a run's name nor a spec. To list runs: seatrial list")
     known = {} if on_cluster else local_runs(Path())
     here = known.get(run) or (None if on_cluster else supervised_here(Path(), run))
     if here is None and not on_cluster and find_spec("kubernetes") is None:
-        there = f" There are: {', '.join(sorted(known))}." if known else ""
+        there = f" Found: {', '.join(sorted(known))}." if known else ""
         raise UsageError(
-            f"no run {run} was launched from this directory.{there} To look in a cluster too: "
+            f"no run {run} was launched from this directory.{there} To also search a cluster: "
             "pip install '.[cluster]' in a checkout of Seatrial."
         )
     return FoundRun(run, here, namespace, kubeconfig, context, tell)
 
 
 def _run_of_spec(run: str, namespace: str, kubeconfig: str, context: str, tell: Tell) -> FoundRun:
-    """The run of a spec, whatever errors the spec has."""
+    """Find the run of a spec, even if the spec has errors."""
     place, directory = run_place(Path(run)), Path(run).parent
     name = place.name
     if not is_run_name(name):
         raise UsageError(
-            f"{run}: name: the name of the run cannot be read from this file. Fix it, or give "
-            "the name instead of the file. All runs: seatrial list."
+            f"{run}: name: cannot read the run's name from this file. Fix it, or pass the "
+            "name instead of the file. To list runs: seatrial list"
         )
     here, on_host = None, _is_for_this_host(place)
     if not (namespace or kubeconfig or context) and on_host is not False:
         here = local_runs(directory).get(name) or supervised_here(directory, name)
         if here is None and on_host:
             raise UsageError(
-                f"{name} was never launched on this host. Launch it: seatrial launch {run}"
+                f"{name} was never launched on this host. To launch it: seatrial launch {run}"
             )
     namespace = namespace or place.namespace
     if here is None and not names_namespace(namespace):
         raise UsageError(
-            f"{run}: cluster.namespace: the namespace of the run cannot be read from this "
-            "file. Fix it, or give it: --namespace NAME."
+            f"{run}: cluster.namespace: cannot read the run's namespace from this file. "
+            "Fix it, or pass --namespace NAME."
         )
     if place.is_doubtful:
         where = "on this host" if here is not None else f"in namespace {namespace}"
-        tell(f"{run} is not a whole spec. Assumed from what it has: run {name}, {where}.")
+        tell(f"{run} is not a complete spec. Assuming run {name}, {where}.")
     return FoundRun(name, here, namespace, kubeconfig, context, tell)
 
 
 def _is_for_this_host(place: RunPlace) -> bool | None:
-    """Whether the profile of a spec, shipped or the user's own, starts torchrun on this host.
+    """True if the profile of a spec runs torchrun on this host.
 
-    None if the operator or the profile is unknown: what is there decides then.
+    None if the operator or the profile is unknown.
     """
     if place.operator != Operator.AUTO:
         return place.operator == Operator.TORCHRUN if place.operator in set(Operator) else None
@@ -210,7 +211,7 @@ def _is_for_this_host(place: RunPlace) -> bool | None:
 
 
 def _tensorboard_pod(site: Site, run: str) -> str:
-    """The name of the pod; raises when there is none that runs, with the reason."""
+    """Return the name of the running TensorBoard pod. Raises with the reason if there is none."""
     selector = f"{RUN_LABEL}={run},{COMPONENT_LABEL}={Component.TENSORBOARD}"
     pods, _ = objects.list_all(site.api, POD, site.namespace, selector)
     for pod in pods:
@@ -221,25 +222,25 @@ def _tensorboard_pod(site: Site, run: str) -> str:
         ClusterCode.NOT_FOUND,
         f"{site.namespace}/{run}",
         f"no pod serves TensorBoard: {why[0]}" if why else "no pod serves TensorBoard.",
-        "Wait until it runs; a run has one unless monitoring.tensorboard is false."
+        "Wait until it is running. A run has one unless monitoring.tensorboard is false."
         if pods
-        else "Launch the run with monitoring.tensorboard, which is the default.",
+        else "Launch the run with monitoring.tensorboard: true, which is the default.",
     )
 
 
 def connect_to_look(
     namespace: str, kubeconfig: str, context: str, tell: Tell | None = None
 ) -> Site:
-    """A namespace of a cluster for a call that only looks, and does not wait long."""
+    """Connect to a namespace for a read-only call, which does not wait long."""
     return connect.connect(
         namespace, kubeconfig=kubeconfig, context=context, tell=tell, patience=connect.LOOKING
     )
 
 
 def flags_to(run: str, namespace: str, kubeconfig: str, context: str) -> str:
-    """What another command needs to find a run on a cluster: what was given, and its namespace."""
+    """Return the options that another command needs to find a run in a cluster."""
     own = connect.connect("", kubeconfig=kubeconfig, context=context).namespace
-    # By its name alone, a run on this host is found first.
+    # A name without options is looked up on this host first.
     is_named = namespace != own or run in local_runs(Path())
     given = {
         "-n": namespace if is_named else "",
@@ -259,19 +260,19 @@ def launch(
     tell: Tell | None = None,
     readmit: Sequence[str] = (),
 ) -> Launched:
-    """Make sure that a run is on its cluster once, as its spec says; launching twice does nothing.
+    """Launch a run in its cluster. Launching it again with the same spec has no effect.
 
-    With the profile `local` it runs on this host, in the background, without Kubernetes.
+    With the profile `local`, the run starts on this host in the background, without Kubernetes.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
-        confirm: Asked with the differences whether a changed spec takes the place of the one
-            before; without it, a changed spec raises FindingsError.
-        tell: Told what takes long.
-        readmit: Nodes that earlier attempts left out and that are mended.
+        overrides: Fields to override.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
+        confirm: Receives the differences of a changed spec, and returns True to replace the
+            running one. If None, a changed spec raises FindingsError.
+        tell: Receives progress messages.
+        readmit: Repaired nodes that earlier attempts excluded.
     """
     catalog = default_catalog()
     loaded, resolved = load_plan(path, overrides, catalog, tell=tell)
@@ -288,11 +289,11 @@ def launch(
 
 
 def render(path: PathOrText, overrides: Overrides = (), part: Part | str = "run") -> Rendering:
-    """The Kubernetes manifests of a run, as plain data; no cluster is asked.
+    """Render the Kubernetes manifests of a run as plain data, without a cluster.
 
     Args:
         path: The spec.
-        overrides: Fields to set differently.
+        overrides: Fields to override.
         part: `run`, `data` or `admin`.
     """
     catalog = default_catalog()
@@ -301,14 +302,14 @@ def render(path: PathOrText, overrides: Overrides = (), part: Part | str = "run"
 
 
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> Status:
-    """How a run is, on a cluster or on this host, with the reasons when it does not run.
+    """Return the state of a run in a cluster or on this host, and the reasons for it.
 
     Args:
-        run: The name of the run, or its spec. A name without any word of a cluster is looked for
-            on this host first, as in all functions below.
-        namespace: Its namespace; that of the spec, else of the context, when empty.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
+        run: The run's name or spec. A name without cluster options is looked up on this host
+            first, as in all functions below.
+        namespace: The namespace. Default: the one of the spec, else of the context.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
     """
     return find_run(run, namespace, kubeconfig=kubeconfig, context=context).status()
 
@@ -324,17 +325,17 @@ def logs(
     kubeconfig: str = "",
     context: str = "",
 ) -> Iterator[RankLine]:
-    """What the processes of a run's newest attempt print, all ranks merged by time.
+    """Yield the output of a run's newest attempt, with all ranks merged by time.
 
     Args:
-        run: The name of the run, or its spec.
-        namespace: Its namespace; that of the spec, else of the context, when empty.
-        rank: Only of this rank.
-        follow: Whether to go on until the run is over.
-        tail: Only so many lines of each pod, to begin with.
+        run: The run's name or spec.
+        namespace: The namespace. Default: the one of the spec, else of the context.
+        rank: Only this rank.
+        follow: True to continue until the run ends.
+        tail: Start with this many lines of each pod.
         container: An init container instead: `preflight` or `install`.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
     """
     found = find_run(run, namespace, kubeconfig=kubeconfig, context=context)
     return found.logs(Asked(rank, follow, tail, container))
@@ -349,22 +350,22 @@ def wait(
     kubeconfig: str = "",
     context: str = "",
 ) -> Status:
-    """Wait until a run is over or time is up, whatever happens to the API server meanwhile.
+    """Wait until a run ends or the timeout expires. Survives outages of the API server.
 
     Args:
-        run: The name of the run, or its spec.
-        namespace: Its namespace; that of the spec, else of the context, when empty.
-        timeout: Seconds to wait; for ever when absent.
-        saw: Told every status on the way.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
+        run: The run's name or spec.
+        namespace: The namespace. Default: the one of the spec, else of the context.
+        timeout: Seconds to wait. Default: no limit.
+        saw: Receives every status.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
     """
     found = find_run(run, namespace, kubeconfig=kubeconfig, context=context)
     return found.wait(timeout, saw or (lambda _: None))
 
 
 def stop(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> Stopped:
-    """Stop a run: its processes save and end; volumes and the ledger stay."""
+    """Stop a run. Its processes save a checkpoint and exit; volumes and the ledger are kept."""
     return find_run(run, namespace, kubeconfig=kubeconfig, context=context).stop()
 
 
@@ -376,14 +377,14 @@ def delete(
     kubeconfig: str = "",
     context: str = "",
 ) -> Removal:
-    """Delete a run: its job, all that was made for it, and its ledger; nobody is asked.
+    """Delete a run: its job, its other objects and its ledger. Does not ask for confirmation.
 
     Args:
-        run: The name of the run, or its spec.
-        namespace: Its namespace; that of the spec, else of the context, when empty.
-        volumes: Whether its volume claim goes too, with all checkpoints.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
+        run: The run's name or spec.
+        namespace: The namespace. Default: the one of the spec, else of the context.
+        volumes: True to also delete its volume claim with all checkpoints.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
     """
     found = find_run(run, namespace, kubeconfig=kubeconfig, context=context)
     return found.delete(volumes=volumes)
@@ -391,22 +392,22 @@ def delete(
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs that were found."""
+    """The runs in a namespace and on this host."""
 
     lines: tuple[RunLine, ...]
-    """One for each run, the newest first."""
+    """One per run, newest first."""
     namespace: str
-    """The namespace that was asked; empty if none could be."""
+    """The namespace that was listed. Empty if the cluster was not reachable."""
     trouble: SeatrialError | None = None
-    """Why the cluster gave no answer, where there is one; the runs of this host are listed."""
+    """The error, if the cluster did not answer. `lines` then has the runs of this host."""
 
 
 def list_runs(
     namespace: str = "", *, kubeconfig: str = "", context: str = "", tell: Tell | None = None
 ) -> Runs:
-    """The runs of a namespace and, unless a cluster is named, those of this directory on this host.
+    """List the runs of a namespace and, unless a cluster is given, of this directory.
 
-    Raises what went wrong with the cluster where this host has no run either.
+    Raises the error of the cluster only if this host has no runs either.
     """
     here = [] if namespace or kubeconfig or context else list_here(Path())
     try:
@@ -420,6 +421,6 @@ def list_runs(
 
 
 def _has_no_cluster(error: SeatrialError) -> bool:
-    """Whether there is no way to a cluster at all; one that does not answer is trouble."""
+    """True if no cluster is configured. A configured one that does not answer is an error."""
     is_unknown = isinstance(error, ClusterError) and error.code is ClusterCode.CONFIG
     return is_unknown or isinstance(error, MissingExtraError)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Several plans beside each other: of several specs, and with several values of a field."""
+"""Compare plans of several specs, or of several values of a field."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ _PART = re.compile(r"[^.\[\]]+")
 
 
 def refuse_undone(keys: Sequence[str], overrides: Sequence[str]) -> None:
-    """Refuse a key that sets again what an earlier one or an override has set.
+    """Reject a key that overwrites an earlier key or an override.
 
-    The later one would win, while the table showed the earlier one's values beside it.
+    The later one would win, but the table would still show the earlier values.
     """
     earlier = [
-        (f"the override of {key}", key)
+        (f"the override {key}", key)
         for key in (override.partition("=")[0] for override in overrides)
     ]
     for key in keys:
@@ -44,19 +44,19 @@ def refuse_undone(keys: Sequence[str], overrides: Sequence[str]) -> None:
         for shown, before in earlier:
             if _path(before)[: len(path)] == path:
                 raise UsageError(
-                    f"--what-if {key} would undo {shown}. "
-                    f"Give {key} once, with all its values: --what-if {key}=V1,V2."
+                    f"--what-if {key} overwrites {shown}. "
+                    f"Pass {key} once, with all its values: --what-if {key}=V1,V2."
                 )
         earlier.append((f"--what-if {key}", key))
 
 
 def _path(key: str) -> SpecPath:
-    """The parts of a key, with the numbers of items."""
+    """Split a key into parts. List indices become numbers."""
     return tuple(int(part) if part.isdigit() else part for part in _PART.findall(key))
 
 
 def refuse_unknown(key: str) -> None:
-    """Refuse a key that no field of a spec has, with those that there are."""
+    """Reject a key that is not a field of the spec, and list the valid ones."""
     path = _path(key)
     for depth in range(1, len(path) + 1):
         there = path[:depth]
@@ -64,52 +64,48 @@ def refuse_unknown(key: str) -> None:
         if found is None and not isinstance(there[-1], int):
             raise UsageError(_no_such(key, there))
         if found is not None and found.section is None:
-            # What lies below a field that is no section, such as an option of the engine, is the
-            # business of whoever reads the spec.
+            # The reader of the spec validates keys below a field that is not a section, such as
+            # engine options.
             return
 
 
 def _no_such(key: str, path: SpecPath) -> str:
-    """That a key is none, which was meant, and which there are."""
+    """Return the error for an unknown key, with suggestions and valid keys."""
     around, near, word = dotted(path[:-1]), meant(path), str(path[-1])
     own = [dotted((*path[:-1], near))] if near else []
-    # A key of just this name elsewhere, or what others call so, is meant rather than a like one.
+    # Prefer a field of exactly this name elsewhere, or another tool's name, over a similar one.
     close = places_named(word)[:3] or fields_meant(word) or own
     question = f" Did you mean {' or '.join(close)}?" if close else ""
-    section = f"The section {around}" if around else "A spec"
-    return (
-        f"--what-if {key}: a spec has no such field.{question} {section} has: "
-        f"{', '.join(siblings(path))}."
-    )
+    section = f"Section {around}" if around else "A spec"
+    return f"--what-if {key}: unknown field.{question} {section} has: {', '.join(siblings(path))}."
 
 
 MOST_PLANS = 64
-"""Plans of one sweep; more is a typing mistake, or a script's work."""
+"""The maximum number of plans in one sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One plan of a sweep, or why there is none."""
+    """One plan of a sweep, or the reason why there is none."""
 
     cells: tuple[str, ...]
-    """What is different: the spec, or the value of each field that varies."""
+    """The values that differ: the spec, or one value per varied field."""
     run: PlannedRun | None
     budget: RunBudget | None
     refusal: str = ""
-    """Why there is no plan."""
+    """The reason why there is no plan. Empty if there is one."""
 
 
 def _refused(cells: tuple[str, ...], error: FindingsError) -> Variant:
-    """A variant that cannot be planned."""
     return Variant(cells, None, None, error.findings[0].rule)
 
 
 def combinations(
     what_if: Sequence[str], overrides: Sequence[str] = ()
 ) -> Iterator[tuple[str, ...]]:
-    """The overrides of each plan: one value of each key, in every combination.
+    """Return the overrides of each plan: every combination of the values.
 
-    `overrides` hold for all of them, and must not set what is varied.
+    `overrides` apply to all plans, and must not set a varied field.
     """
     choices = []
     for given in what_if:
@@ -117,12 +113,11 @@ def combinations(
         options = _split(values)
         if not equals or not key or options == [""]:
             raise UsageError(
-                f"--what-if {given!r} does not vary a field. Write --what-if cluster.nodes=2,4,8."
+                f"--what-if {given!r} does not vary a field. Use --what-if cluster.nodes=2,4,8."
             )
         if "" in options:
             raise UsageError(
-                f"--what-if {given!r} has a place without a value. "
-                "Write --what-if cluster.nodes=2,4,8."
+                f"--what-if {given!r} has an empty value. Use --what-if cluster.nodes=2,4,8."
             )
         refuse_unknown(key)
         choices.append([f"{key}={value}" for value in options])
@@ -131,12 +126,12 @@ def combinations(
     for options in choices:
         total *= len(options)
     if total > MOST_PLANS:
-        raise UsageError(f"--what-if asks for {total:,} plans; at most {MOST_PLANS} are made.")
+        raise UsageError(f"--what-if asks for {total:,} plans. The limit is {MOST_PLANS}.")
     yield from product(*choices)
 
 
 def _split(values: str) -> list[str]:
-    """The values between commas; those inside brackets do not part."""
+    """Split values at commas outside brackets."""
     found, depth, word = [], 0, ""
     for letter in values:
         depth += (letter in "[{") - (letter in "]}")
@@ -150,22 +145,22 @@ def _split(values: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Several plans, and what is different between them."""
+    """Several plans and the fields in which they differ."""
 
     headers: tuple[str, ...]
-    """What each cell of a variant is: `spec`, or a field."""
+    """The name of each cell of a variant: `spec`, or a field."""
     variants: tuple[Variant, ...]
 
 
 def sweep_plans(
     paths: Sequence[PathOrText], what_if: Sequence[str] = (), overrides: Overrides = ()
 ) -> Sweep:
-    """Plan every spec with every combination of values; nothing is kept.
+    """Plan every spec with every combination of values. Plans are not stored.
 
     Args:
         paths: The specs.
-        what_if: The values of fields, such as `cluster.nodes=2,4,8`.
-        overrides: Fields to set differently in all of them.
+        what_if: Fields and their values, such as `cluster.nodes=2,4,8`.
+        overrides: Fields to override in all plans.
     """
     catalog, several, given = default_catalog(), len(paths) > 1, override_texts(overrides)
     headers = ("spec",) * several + tuple(change.partition("=")[0] for change in what_if)
@@ -181,7 +176,7 @@ def sweep_plans(
 def _variant(
     file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
 ) -> Variant:
-    """One plan of several; a spec that cannot be planned takes its line all the same."""
+    """Plan one variant. An invalid one gets a row with the reason."""
     try:
         loaded = load_checked(file, overrides)
         basis = resolve_basis(loaded, catalog)

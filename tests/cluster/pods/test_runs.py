@@ -107,7 +107,7 @@ def test_a_pod_that_cannot_be_placed_is_explained(scene: Scene) -> None:
 
     until(explained, "the reason", 180)
     text = seatrial.run("status", "big", "-n", namespace)
-    assert "docker.io/local/absent:1 cannot be pulled" in text
+    assert "cannot pull the image docker.io/local/absent:1" in text
     assert "0 of 2 pods run" in text
     seatrial.run("delete", "big", "-n", namespace, "--yes")
 

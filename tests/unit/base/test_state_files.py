@@ -288,7 +288,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "output": lambda home: write_whole(home / "page.html", "x"),
     "record": lambda home: LocalRun(home).add(AttemptRecord(1, "a", WHEN, "", "")),
     "end": lambda home: LocalRun(home).end(1, End(WHEN, AttemptOutcome.FAILED)),
-    "pipeline": lambda home: Logbook(home / "voyage.json", {}).note("rules"),
+    "pipeline": lambda home: Logbook(home / "pipeline.json", {}).note("rules"),
     "calibration": lambda home: write_calibration(CALIBRATION, home),
     "rehearsal": lambda home: write_report(
         RehearsalReport("a", "", "", (), (), 1), home / "r.json"

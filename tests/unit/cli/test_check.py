@@ -280,7 +280,7 @@ def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None
     start, end = CLEAN.index("cluster:"), CLEAN.index("checkpoints:")
     spec(tmp_path, CLEAN[:start] + local + CLEAN[end:])
     done = seatrial("check", "run.yaml", "--cluster", cwd=tmp_path, code=2)
-    assert "brings no objects to a cluster" in done.stderr
+    assert "has no Kubernetes objects" in done.stderr
 
 
 def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_list_shows_training_losses_of_the_event_log(run: Path) -> None:
 
 def test_list_of_nothing(tmp_path: Path) -> None:
     said = " ".join(seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout.split())
-    assert said.startswith(f"No checkpoints in {tmp_path}/x. If the run's volume is on a cluster")
+    assert said.startswith(f"No checkpoints in {tmp_path}/x. If they are on the run's volume")
     said = " ".join(seatrial("checkpoints", "prune", "x", cwd=tmp_path).stdout.split())
     assert said.startswith(f"No checkpoints in {tmp_path}/x. ")
 
@@ -127,7 +127,7 @@ def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
 def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
     write_files(tmp_path / "run" / directory_name(10), size=500)
     done = seatrial("checkpoints", "copy", "run", "copy", cwd=tmp_path, code=2)
-    assert "each of its 1 is torn or damaged" in done.stderr
+    assert "each of its 1 is incomplete or damaged" in done.stderr
 
 
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
@@ -150,7 +150,7 @@ def test_copy_and_what_it_refuses(run: Path) -> None:
     done = seatrial("checkpoints", "copy", "run", "copy", "--step", "40", cwd=run, code=1)
     assert "only a committed checkpoint can be copied" in done.stderr
     done = seatrial("checkpoints", "copy", "run", "copy", "--step", "99", cwd=run, code=2)
-    assert "no checkpoint of step 99" in done.stderr
+    assert "no checkpoint for step 99" in done.stderr
 
 
 def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:

@@ -25,7 +25,7 @@ def test_overrides_are_a_list_or_a_mapping(spec_file: Path) -> None:
 
 @pytest.mark.parametrize("overrides", ["cluster.nodes=4", [4], [("cluster.nodes", 4)]])
 def test_other_overrides_are_refused_with_an_example(spec_file: Path, overrides: Any) -> None:
-    with pytest.raises(seatrial.UsageError, match=r'Write \["cluster\.nodes=4"\] or \{'):
+    with pytest.raises(seatrial.UsageError, match=r'Use \["cluster\.nodes=4"\] or \{'):
         seatrial.validate(spec_file, overrides)
 
 

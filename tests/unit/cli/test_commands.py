@@ -156,11 +156,11 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
         (("plan", "absent.yaml"), "there is no such file"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
-        (("schema", "-o", "missing/schema.json"), "cannot be written: there is no directory"),
+        (("schema", "-o", "missing/schema.json"), "does not exist. Create it: mkdir -p"),
         (("recipes", "show", "nope"), "There is no recipe 'nope'."),
         (("init", "--model", "gpt9"), "There is no model 'gpt9' in the catalog."),
         (("init", "-i"), "--interactive needs a terminal."),
-        (("init", "missing/run.yaml"), "cannot be written: there is no directory"),
+        (("init", "missing/run.yaml"), "does not exist. Create it: mkdir -p"),
     ],
 )
 def test_what_cannot_be_exits_with_2(
@@ -177,7 +177,7 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     machine = ("init", "--profile", "eks", "--node-type", "H100", "--force")
     assert "Machines with it: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
     again = seatrial("init", cwd=tmp_path, code=2)
-    assert "run.yaml exists. Choose another name, or replace it by --force." in again.stderr
+    assert "run.yaml exists. Choose another name, or overwrite it with --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)
 
 

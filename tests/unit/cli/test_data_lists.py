@@ -88,7 +88,7 @@ def test_a_secret_in_an_address_is_refused_and_not_printed(
     words: tuple[str, ...], spec: Path
 ) -> None:
     done = seatrial("data", *words, cwd=spec.parent, code=2)
-    assert "credentials come from the environment" in " ".join(done.stderr.split())
+    assert "credentials from the environment" in " ".join(done.stderr.split())
     assert SECRET not in done.stdout + done.stderr
     assert "AKIA" not in done.stdout + done.stderr
 
@@ -115,7 +115,7 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
     monkeypatch.setattr(sdk_data, "worker_python", lambda: "python")
     monkeypatch.setattr(sdk_data, "build_engine_cache", build)
     assert build_index_cache(spec).startswith("2 files")
-    assert build_index_cache(spec).startswith("there already")
+    assert build_index_cache(spec).startswith("already in ")
     assert len(asked) == 1
     (cache / "a-shuffle_index.npy").unlink()
     assert build_index_cache(spec).startswith("2 files")
@@ -124,7 +124,7 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
     weights = [f"data.sources[{i}].weight={i + 1}" for i in range(2)]
     prepare(plan(spec, weights), InlineDriver())
     assert build_index_cache(spec, weights).startswith("2 files")
-    assert build_index_cache(spec, weights).startswith("there already")
+    assert build_index_cache(spec, weights).startswith("already in ")
     assert len(asked) == 4
 
 

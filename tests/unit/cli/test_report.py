@@ -204,7 +204,7 @@ def test_the_numbers_are_given_as_json(log: Path, tmp_path: Path) -> None:
 def test_only_a_report_is_replaced(log: Path) -> None:
     result = CliRunner().invoke(app, [str(log), "--output", str(log)])
     assert isinstance(result.exception, UsageError)
-    assert "is not a page of seatrial report" in str(result.exception)
+    assert "is not a report by seatrial report" in str(result.exception)
 
 
 @pytest.mark.parametrize("words", [["a", "b"], ["--compare", "a"]])
@@ -228,7 +228,7 @@ def test_a_log_without_a_run_is_refused(tmp_path: Path) -> None:
     file.write_text("nothing of a run\n")
     result = CliRunner().invoke(app, [str(file)])
     assert isinstance(result.exception, UsageError)
-    assert "tells of no step" in str(result.exception)
+    assert "contains no steps" in str(result.exception)
 
 
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_run_that_a_spec_does_not_name_is_not_guessed(
     server: FakeTransport, spec_file: Path, text: str, field: str
 ) -> None:
     spec_file.write_text(text)
-    with pytest.raises(UsageError, match=rf"{field}.*cannot be read from this file"):
+    with pytest.raises(UsageError, match=rf"{field}: cannot read .*from this file"):
         ran("stop", spec_file)
 
 
@@ -238,7 +238,7 @@ def test_runs_on_this_host_are_listed_beside_those_of_a_cluster(
 @pytest.mark.parametrize(
     "trouble",
     [
-        MissingExtraError("Asking a cluster needs the Kubernetes client."),
+        MissingExtraError("connecting to a cluster needs the Kubernetes client."),
         ClusterError(ClusterCode.CONFIG, "kubeconfig", "there is none.", "Make one."),
     ],
 )
@@ -268,9 +268,9 @@ def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(
     monkeypatch.chdir(spec_file.parent)
     monkeypatch.setattr(connect, "connect", silent)
     a_run_here(spec_file.parent)
-    with pytest.raises(ClusterError, match="gave no answer"):
+    with pytest.raises(ClusterError, match="did not answer"):
         ran("list")
-    with pytest.raises(ClusterError, match="gave no answer"):
+    with pytest.raises(ClusterError, match="did not answer"):
         ran("list", "--json")
 
 
@@ -372,8 +372,7 @@ def test_pods_that_are_too_many_to_be_followed_are_told_of(
     site = Site(fake_api(server), "default", told.append)
     assert next(logs.read_logs(site, "slim-7b", logs.Asked(follow=True))).node == 0
     assert told == [
-        "only the first 1 of 2 pods are followed at a time. "
-        "Of the others: --rank N, or without --follow."
+        "following only the first 1 of 2 pods. For the others, use --rank N or omit --follow."
     ]
 
 
@@ -443,7 +442,7 @@ def test_who_only_looks_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_name_that_no_run_can_have_is_refused(server: FakeTransport) -> None:
     with pytest.raises(UsageError, match="seatrial list"):
         ran("status", "Slim_7B")
-    with pytest.raises(FindingsError, match="no run slim-8b"):
+    with pytest.raises(FindingsError, match="no run named slim-8b"):
         ran("status", "slim-8b")
 
 
@@ -457,7 +456,7 @@ def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, text: str) -> None:
 
 
 def test_a_kubeconfig_that_is_absent_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="there is no such file"):
+    with pytest.raises(ClusterError, match="the file does not exist"):
         configuration_of(Target(str(tmp_path / "absent")))
 
 
@@ -481,5 +480,5 @@ def test_without_a_client_of_clusters_only_this_directory_is_looked_at(
     local_run(tmp_path, "dinghy").add(
         AttemptRecord(1, "s1", "2026-11-15T03:12:00Z", "torchrun", "d")
     )
-    with pytest.raises(UsageError, match=r"no run nope was launched.*There are: dinghy\."):
+    with pytest.raises(UsageError, match=r"no run nope was launched.*Found: dinghy\."):
         ran("status", "nope")

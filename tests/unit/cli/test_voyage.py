@@ -89,9 +89,27 @@ def test_what_was_done_holds_for_the_same_spec_only(tmp_path: Path) -> None:
     assert not Logbook(file, {"name": "a"}).has("rules")
 
 
+def test_state_under_its_former_names_is_still_read(tmp_path: Path) -> None:
+    Logbook(tmp_path / "voyage.json", {"name": "a"}).note("rules")
+    book = Logbook(tmp_path / KEPT, {"name": "a"})
+    assert book.has("rules")
+    book.note("plan")
+    assert Logbook(tmp_path / KEPT, {"name": "a"}).has("plan")
+    book.forget_from(("rules", "plan"))
+    # The new file counts as soon as it exists.
+    assert not Logbook(tmp_path / KEPT, {"name": "a"}).has("rules")
+
+
+def test_a_lock_under_its_former_name_keeps_others_out(tmp_path: Path) -> None:
+    (tmp_path / "voyage.lock").touch()
+    with alone(tmp_path, "a"), pytest.raises(UsageError, match="already"), alone(tmp_path, "a"):
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
 def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> None:
     first = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
-    assert "rules: every rule" in first.stderr
+    assert "rules: apply every rule" in first.stderr
     assert first.stdout.endswith(
         "Stopped after step rules (--until).\nnext  seatrial run run.yaml\n"
     )
@@ -99,7 +117,7 @@ def test_it_stops_where_it_is_told_and_goes_on_from_there(spec_file: Path) -> No
     assert [line.split()[0] for line in shown][:1] == ["done"]
     assert [line for line in shown if line.startswith("next")] == [shown[1]]
     again = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent)
-    assert "rules: every rule" not in again.stderr
+    assert "rules: apply every rule" not in again.stderr
 
 
 def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Path) -> None:
@@ -110,7 +128,7 @@ def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Pat
         # To look harms nothing.
         seatrial("run", "run.yaml", "--show", cwd=spec_file.parent)
     assert f"process {os.getpid()} on " in refused.stderr
-    assert "walks slim-7b already" in refused.stderr
+    assert "is already running slim-7b" in refused.stderr
     assert "── 1 of" not in refused.stderr
     seatrial(*until, cwd=spec_file.parent)
     # Nobody holds what the last one has left.
@@ -121,7 +139,7 @@ def test_a_second_walk_of_a_run_is_refused_while_one_is_under_way(spec_file: Pat
 def test_a_walk_says_where_it_cannot_write(spec_file: Path) -> None:
     (spec_file.parent / ".seatrial").write_text("in the way")
     refused = seatrial("run", "run.yaml", "--until", "rules", cwd=spec_file.parent, code=2)
-    assert ".seatrial cannot be written: Not a directory" in refused.stderr
+    assert ".seatrial: Not a directory" in refused.stderr
 
 
 def test_what_a_killed_walk_has_begun_keeps_others_out(spec_file: Path) -> None:
@@ -130,7 +148,7 @@ def test_what_a_killed_walk_has_begun_keeps_others_out(spec_file: Path) -> None:
         step = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
     try:
         # The walk has let go of it, and its step has not.
-        with pytest.raises(UsageError, match="walks slim-7b already"), alone(kept, "slim-7b"):
+        with pytest.raises(UsageError, match="is already running slim-7b"), alone(kept, "slim-7b"):
             pass
     finally:
         step.kill()
@@ -180,7 +198,7 @@ def test_what_later_steps_need_is_asked_for_before_the_first(spec_file: Path) ->
     )
     assert "── 1 of" not in told.stderr
     assert "rehearse, launch, export: SEATRIAL_WORKER_PYTHON is /nowhere/python" in told.stderr
-    assert "All at once" not in told.stderr
+    assert "To install all" not in told.stderr
     # The steps before them can be done.
     way = ("run", "run.yaml", *here, "--until", "plan")
     seatrial(*way, cwd=spec_file.parent, SEATRIAL_WORKER_PYTHON=none)
@@ -226,8 +244,8 @@ def test_all_missing_extras_are_installed_by_one_command(monkeypatch: pytest.Mon
         )
     plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
     way = [step for step in steps(Path("run.yaml"), (), plan) if step.name != "rehearse"]
-    with pytest.raises(MissingExtraError, match="none was begun") as told:
+    with pytest.raises(MissingExtraError, match="none was started") as told:
         pipeline.require_all(way, plan)
-    assert "All at once, in a checkout of Seatrial: pip install '.[cluster,report]'" in str(
+    assert "To install all, in a checkout of Seatrial: pip install '.[cluster,report]'" in str(
         told.value
     )

@@ -100,14 +100,14 @@ def test_with_the_spec_the_whole_event_log_is_read_from_the_volume(server: FakeT
 def test_a_reader_that_fails_says_why(server: FakeTransport) -> None:
     site = reading(server, [b"seatrial: /data/slim-7b holds no event log"], code=2)
     history = cluster_history(site, RUN, CATALOG, Planned(wanted().plan, None))
-    with pytest.raises(UsageError, match="cannot be read: seatrial: /data/slim-7b holds no"):
+    with pytest.raises(UsageError, match="volume: seatrial: /data/slim-7b holds no"):
         list(history.story())
 
 
 def test_a_run_that_is_nowhere_is_refused(tmp_path: Path) -> None:
     site = site_of(FakeTransport())
     places = Places(Catalog(), io.BytesIO(), lambda _: site, tmp_path)
-    with pytest.raises(FindingsError, match="there is no run nobody in"):
+    with pytest.raises(FindingsError, match="no run named nobody in"):
         find_history("nobody", places)
 
 

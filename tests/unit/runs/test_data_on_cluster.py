@@ -105,7 +105,7 @@ def test_a_list_is_frozen_then_each_task_is_a_pod_then_all_is_put_together() -> 
     assert indexed["spec"]["completions"] == 3
     words = indexed["spec"]["template"]["spec"]["containers"][0]["command"]
     assert f"--list={LISTED['address']}" in words
-    assert {p.step for p in seen} == {"listing", "tasks", "putting together"}
+    assert {p.step for p in seen} == {"listing", "tasks", "assembling"}
     assert JobProgress("tasks", 3, 3) in seen
 
 
@@ -214,7 +214,7 @@ def test_an_image_that_cannot_be_pulled_is_told_and_not_waited_for_without_end()
     time, said = waits(FakeTransport(), {"phase": "Pending", "containerStatuses": [container]})
     assert len(said) == 2
     for text in said:
-        assert "registry.example.com/data:1 cannot be pulled" in text
+        assert "cannot pull the image registry.example.com/data:1" in text
         assert "cluster.preparation.image" in text
     assert GIVE_UP_SECONDS <= time.now < GIVE_UP_SECONDS + 60
 
@@ -251,7 +251,7 @@ def test_pods_of_the_job_before_that_do_not_end_are_told() -> None:
 
 def test_a_job_that_failed_is_told_and_made_anew_by_the_next_try() -> None:
     server = FakeTransport()
-    with pytest.raises(FindingsError, match="what is done is kept"):
+    with pytest.raises(FindingsError, match="completed tasks are kept"):
         prepared(server, failing="slim-7b--data")
     failed = jobs(server)["slim-7b--data"]["metadata"]["uid"]
     assert prepared(server) == ENDED

@@ -277,9 +277,9 @@ def test_silence_is_no_end_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("word", "error", "said"),
     [
-        ("nobody", FindingsError, "no run and no rehearsal nobody"),
-        ("no/such/file.log", UsageError, "no file, no directory and no name"),
-        (".", UsageError, "holds no event log"),
+        ("nobody", FindingsError, "no run or rehearsal named nobody"),
+        ("no/such/file.log", UsageError, "not a file, a directory or the name"),
+        (".", UsageError, "contains no event log"),
     ],
 )
 def test_nothing_is_refused_with_what_to_do(
@@ -300,7 +300,7 @@ def test_without_a_cluster_its_error_comes_first_and_counts(tmp_path: Path) -> N
     assert raised.value.exit_code == ExitCode.CLUSTER
     first, second = raised.value.findings
     assert first.code == ClusterCode.CONFIG
-    assert "no run and no rehearsal nobody" in second.rule
+    assert "no run or rehearsal named nobody" in second.rule
 
 
 def test_an_event_log_that_is_to_come_is_waited_for(
@@ -308,7 +308,7 @@ def test_an_event_log_that_is_to_come_is_waited_for(
 ) -> None:
     monkeypatch.setattr(files, "STALE_SECONDS", 0.0)
     log = tmp_path / "run" / "events.jsonl"
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         find_history(str(log), places(tmp_path))
     history = find_history(str(log), places(tmp_path, live=True))
 

@@ -313,7 +313,7 @@ def test_a_directory_that_cannot_be_written_is_said_and_keeps_nobody_from_planni
     assert load_plan(open_spec, (), catalog, tell=said.append)[1].layout.world_size == 16
     (words,) = said
     assert words.startswith("The plan is not stored, so the next command may plan differently: ")
-    assert "/proc/none/plan.json cannot be written" in words
+    assert "cannot write /proc/none/plan.json" in words
     # Who does not want it kept is not told that it is not.
     load_plan(open_spec, (), catalog, keep=False, tell=said.append)
     assert said == [words]

@@ -121,7 +121,7 @@ def test_a_run_that_keeps_failing_has_failed_after_its_restarts(home: Path) -> N
     until(lambda: status_here(run).is_over)
     (record,) = run.read().attempts
     assert record.outcome is AttemptOutcome.FAILED
-    assert record.reason == "torchrun ended with 3"
+    assert record.reason == "torchrun exited with 3"
     texts = [line.text for line in lines_here(run, Asked())]
     assert texts.count("ends with 3") == 2
     assert launched(home).attempt == 2
@@ -183,7 +183,7 @@ def test_a_number_that_somebody_else_took_makes_it_look_again(
 
     monkeypatch.setattr(LocalRun, "add", taken)
     done = launched(home)
-    assert (done.is_new, done.attempt, done.why) == (False, 1, "it has succeeded")
+    assert (done.is_new, done.attempt, done.why) == (False, 1, "it succeeded")
 
 
 def test_a_launch_does_not_wait_for_ever_for_another(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_run_that_cannot_go_on_from_its_checkpoint_is_not_launched(home: Path)
         launched(home, "training.learning_rate={peak: 1.0e-3}", agree=True)
     (finding,) = told.value.findings
     assert finding.code == "ST-RUN-028"
-    assert "its checkpoint of step 20: learning rate was" in finding.rule
+    assert "its checkpoint at step 20: learning rate was" in finding.rule
     assert "reset_schedule" in finding.fix
     assert launched(home).is_new
     ends(home, 0)

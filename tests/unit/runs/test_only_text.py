@@ -26,7 +26,7 @@ NO_TEXT = [
     (LOG.decode().encode("utf-16"), "iconv -f UTF-16"),
     (LOG.decode().encode("utf-16-le"), "iconv -f UTF-16"),
     (LOG.decode().encode("utf-16-be"), "iconv -f UTF-16"),
-    (b"\x7f" + random.Random(8).randbytes(100_000), "no text in UTF-8"),  # noqa: S311
+    (b"\x7f" + random.Random(8).randbytes(100_000), "not UTF-8 text"),  # noqa: S311
 ]
 
 

@@ -102,7 +102,7 @@ def test_objects_with_copied_labels_are_neither_applied_nor_deleted(owner: str) 
     assert {each.code for each in caught.value.findings} == {RunCode.NOT_OURS}
     assert len(caught.value.findings) == len(names)
     for command in (stop, lambda *at: delete(*at, volumes=True)):
-        with pytest.raises(FindingsError, match="has not made"):
+        with pytest.raises(FindingsError, match="did not create"):
             command(site_of(server), RUN)
     assert state(server) == before
 
@@ -133,7 +133,7 @@ def test_an_object_with_copied_labels_is_not_noted_as_ours() -> None:
     assert policy["metadata"]["uid"] not in site_of(server).ledgers.objects_of(RUN)
     kept = delete(site_of(server), RUN, volumes=True).kept
     owner = "whoever created it with kubectl-client-side-apply"
-    assert kept == (f"NetworkPolicy {RUN}, of {owner}",)
+    assert kept == (f"NetworkPolicy {RUN}, owned by {owner}",)
 
 
 def applied_with_kubectl(server: FakeTransport) -> Json:
@@ -263,7 +263,7 @@ def test_an_object_that_is_replaced_after_the_look_is_not_changed() -> None:
             put_policy(server)
 
     server.instead = replaced
-    with pytest.raises(FindingsError, match="has not made"):
+    with pytest.raises(FindingsError, match="did not create"):
         launch(site_of(server), wanted(), agree)
     assert server.objects["networkpolicies", NAMESPACE, RUN]["spec"] == {"of": 1}
 
@@ -288,7 +288,7 @@ def test_a_foreign_config_map_is_not_read_as_a_ledger() -> None:
     theirs["data"] = {"attempt-00001": "theirs"}
     with pytest.raises(FindingsError, match="no run"):
         status(site_of(server), RUN)
-    with pytest.raises(FindingsError, match="has not made"):
+    with pytest.raises(FindingsError, match="did not create"):
         launch(site_of(server), wanted(), agree)
     assert theirs["data"] == {"attempt-00001": "theirs"}
 

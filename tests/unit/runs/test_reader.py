@@ -92,7 +92,7 @@ def test_a_pod_that_does_not_start_is_explained_and_removed() -> None:
     server = FakeTransport()
     state = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
     waits = [{"name": "read", "image": "x:1", "state": state}]
-    with pytest.raises(FindingsError, match="x:1 cannot be pulled"):
+    with pytest.raises(FindingsError, match="cannot pull the image x:1"):
         read(server, {"phase": "Pending", "containerStatuses": waits})
     assert not [key for key in server.objects if key[0] == "pods"]
 

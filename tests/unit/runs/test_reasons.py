@@ -59,7 +59,7 @@ def test_a_missing_device_plugin_is_named_with_how_many_nodes_lack_it() -> None:
     assert found.code == RunCode.RESOURCES
     assert str(found.where) == "all 2 pods"
     assert found.rule == (
-        "no node has 4 free vpc.amazonaws.com/efa: it is offered by 0 of 2 p4d.24xlarge nodes."
+        "no node has 4 free vpc.amazonaws.com/efa: 0 of 2 p4d.24xlarge nodes offer it."
     )
     assert "EFA device plugin" in found.fix
     assert "cluster.fabric=none" in found.fix
@@ -73,7 +73,7 @@ def test_each_resource_that_is_short_is_a_reason_of_its_own() -> None:
     nodes = (node("a", {"nvidia.com/gpu": "8", "memory": "1100Gi"}),)
     found = reasons(observed(waiting(said), nodes=nodes))
     assert [f.value for f in found] == ["nvidia.com/gpu", "memory"]
-    assert "and others use them" in found[0].rule
+    assert "and other pods use them" in found[0].rule
 
 
 def test_without_the_right_to_see_nodes_it_is_said_what_is_not_known() -> None:

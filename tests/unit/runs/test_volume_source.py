@@ -96,7 +96,7 @@ def test_why_a_volume_cannot_be_read_is_said_in_the_words_of_the_pod() -> None:
             say(line)
         return 2
 
-    with pytest.raises(UsageError, match=r"the run's volume cannot be read: there is no log$"):
+    with pytest.raises(UsageError, match=r"cannot read the run's volume: there is no log$"):
         list(VolumeSource(fails, lambda: False).events())
 
 

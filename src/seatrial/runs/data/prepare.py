@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Preparing data in pods: a list is frozen, each task is a pod, and the parts are put together.
+"""Prepare data in pods: freeze a task list, run each task in a pod, and assemble the results.
 
-Three jobs, one after the other. Each can be found again by its name, so that the same command goes
-on after any end. A job that goes on is trusted when it was made from the same inputs; one that is
-over is not, for its corpus or its files may be others by now. What is done stays done by the
-records beside the data, which the next job reads.
+This takes three jobs, one after the other. Each has a fixed name, so rerunning the command
+continues after any interruption. An active job is reused if its inputs are the same. A finished job
+is not, because its corpus or its files may have changed. Completed tasks are recorded next to the
+data, and the next job skips them.
 """
 
 import re
@@ -58,26 +58,25 @@ from seatrial.spec.cluster import Operator
 from seatrial.storage.state_files import parse_json
 
 EXPLAIN_SECONDS = 10.0
-"""How often a job that waits is looked into: pods, events and nodes are many."""
+"""How often to explain why a job waits. Reading pods, events and nodes is expensive."""
 GIVE_UP_SECONDS = 600.0
-"""How long a reason that waiting does not mend may last before nobody waits any longer."""
+"""How long a permanent problem may last before the wait fails."""
 LASTING = (RunCode.IMAGE, RunCode.SETTINGS, RunCode.VOLUME)
-"""Reasons that waiting does not mend; room in the cluster or in a queue comes with time."""
+"""Problems that waiting does not solve, unlike a full cluster or queue."""
 _IMAGE_FIELD = re.compile(r"\bcluster\.image\b")
 
 
 @dataclass(slots=True)
 class WaitingJob:
-    """What is known of why a job waits."""
+    """The reasons why a job waits, over time."""
 
     site: Site
-    """Where it is, and who is told."""
     _looked: float | None = None
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
 
     def is_due(self, job: Json) -> bool:
-        """Whether it is time to look again; not while all its pods run."""
+        """True if it is time to look again. False while all pods are running."""
         status, now = job.get("status") or {}, self.site.clock()
         active = int(status.get("active") or 0)
         if active and int(status.get("ready") or 0) >= active:
@@ -89,12 +88,12 @@ class WaitingJob:
         return True
 
     def explain(self, job: Json, pods: list[Json]) -> None:
-        """Tell every reason once that lasts; raise those that waiting does not mend."""
+        """Report each lasting reason once. Raise the ones that waiting does not solve."""
         now, found = self.site.clock(), self._reasons(job, pods)
         held = {(each.code, each.rule): each for each in found}
         self._since = {key: self._since.get(key, now) for key in held}
         for key, finding in held.items():
-            # What goes away within a look, such as a pod without a node yet, is not worth a word.
+            # Do not report short waits, such as a pod that is about to be scheduled.
             if key not in self._told and now - self._since[key] >= EXPLAIN_SECONDS:
                 self._told.add(key)
                 self.site.tell(f"{finding.where}: {finding.rule} {finding.fix}")
@@ -108,9 +107,9 @@ class WaitingJob:
             raise FindingsError(lasting)
 
     def _reasons(self, job: Json, pods: list[Json]) -> list[Finding]:
-        """The reasons that a run would give, in words of data preparation."""
+        """Return the reasons, with the fields of data preparation."""
         site, name = self.site, str(job["metadata"]["name"])
-        # Which operator runs it is of no matter: Kubernetes' own controller does.
+        # The operator does not matter: Kubernetes runs the job itself.
         found = FoundJob(Operator.AUTO, JOB, {**job, "kind": JOB.name})
         seen = observe_around(site.api, site.namespace, name, Ledger(), found, tuple(pods))
         return [
@@ -121,35 +120,34 @@ class WaitingJob:
 
 
 LOOK_SECONDS = 2.0
-"""How often a job is looked at."""
+"""The polling interval of a job."""
 REMOVAL_SECONDS = 300.0
-"""How long pods of a job that was deleted may take to end."""
+"""How long the pods of a deleted job may take to exit."""
 CONTAINER = "prepare"
 INPUTS = "seatrial.dev/inputs-digest"
-"""The annotation with the digest of what a job was made from."""
+"""The annotation with the digest of a job's inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a preparation is."""
+    """The progress of a preparation."""
 
     step: str
-    """Which of the three steps it is in, in words."""
+    """The current step: one of three."""
     done: int
-    """Pods that have succeeded."""
+    """Succeeded pods."""
     tasks: int
-    """Pods that there will be."""
+    """The total number of pods."""
 
 
 Tell = Callable[[JobProgress], None]
-"""Told how far it has come."""
+"""A progress callback."""
 
 
 class FailedJobError(FindingsError):
-    """A job of data preparation has failed; `codes` holds the exit codes of its pods."""
+    """A data preparation job failed. `codes` has the exit codes of its pods."""
 
     def __init__(self, finding: Finding, codes: frozenset[int]) -> None:
-        """Keep the codes."""
         super().__init__([finding])
         self.codes = codes
 
@@ -157,9 +155,9 @@ class FailedJobError(FindingsError):
 def prepare_on_cluster(
     site: Site, plan: Plan, catalog: Catalog, place: Place, tell: Tell = lambda _: None
 ) -> dict[str, Any]:
-    """Prepare the data of a plan in pods; what the last step says of them, as plain data."""
+    """Prepare the data of a plan in pods. Return the JSON output of the last step."""
     attempt = Attempt(code_digest=own_digest())
-    # All but the last, a RayJob: three plain Jobs do its work.
+    # Skip the last manifest, a RayJob: three plain Jobs do its work.
     *needed, _ = render(plan, catalog, Part.DATA, attempt, place).manifests
     scene = scene_of(plan, catalog, attempt)
     _refuse_warnings(data_findings(scene, place))
@@ -174,12 +172,12 @@ def prepare_on_cluster(
     if work is not None and work.done < work.tasks:
         tasks = indexed_job(scene, TaskListPlace(work.address, work.tasks))
         _run(site, _marked(tasks, spec), tell, "tasks")
-    ended = _run(site, _marked(assembly_job(scene), spec), tell, "putting together")
+    ended = _run(site, _marked(assembly_job(scene), spec), tell, "assembling")
     return _last_json(site, ended)
 
 
 def _refuse_warnings(found: list[Finding]) -> None:
-    """Refuse an image that cannot be pulled; in manifests, which people change, it is a warning."""
+    """Reject an image that cannot be pulled. In rendered manifests, this is only a warning."""
     unusable = [each for each in found if each.code == RenderCode.IMAGE]
     if unusable:
         raise FindingsError([replace(each, severity=Severity.ERROR) for each in unusable])
@@ -187,7 +185,7 @@ def _refuse_warnings(found: list[Finding]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ListedTasks:
-    """A frozen list, and how much of it is done."""
+    """A frozen task list and its progress."""
 
     address: str
     tasks: int
@@ -195,11 +193,12 @@ class _ListedTasks:
 
 
 def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _ListedTasks | None:
-    """Freeze the list; nothing when the data set is there, which the last step then checks."""
+    """Freeze the task list. None if the dataset already exists; the last step verifies it."""
     try:
         job = _run(site, _marked(listing_job(scene), spec), tell, "listing")
     except FailedJobError as error:
-        # So it ends where a data set is; any other wrong use the last step meets too, and tells.
+        # The job exits with this code if the dataset exists. The last step reports any other usage
+        # error.
         if BAD_USAGE in error.codes:
             return None
         raise
@@ -208,12 +207,12 @@ def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _ListedTasks | N
         return _ListedTasks(str(told["address"]), int(told["tasks"]), int(told["done"]))
     except (KeyError, ValueError, TypeError):
         name = job["metadata"]["name"]
-        said = "its pod was gone before what it printed was read"
+        said = "its pod was deleted before its output was read"
         raise FindingsError([_failed(site, name, [], said)]) from None
 
 
 def _marked(job: Json, spec: str) -> Json:
-    """The job, with the identity of what goes into it: spec, image, list and command."""
+    """Add the digest of the job's inputs: spec, image, list and command."""
     head = job["metadata"]
     inputs = digest({"spec": spec, "job": job["spec"]})
     notes = (head.get("annotations") or {}) | {INPUTS: inputs}
@@ -221,7 +220,7 @@ def _marked(job: Json, spec: str) -> Json:
 
 
 def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:
-    """Bring a job to its end: the one that goes on, if it is of the same inputs, or a new one."""
+    """Run a job to completion: an active one with the same inputs, or a new one."""
     name, run = job["metadata"]["name"], job["metadata"]["labels"][RUN_LABEL]
     _remove_older(site, run, name)
     there = own_object(site, run, job)
@@ -229,13 +228,14 @@ def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:
         _remove(site, there)
         there = None
     if there is None:
-        # It may be there: made by a try whose answer was lost, or by another with the same spec.
+        # It may exist: created by a request whose response was lost, or by another call with this
+        # spec.
         create_once(site, run, job)
     waiting = WaitingJob(site)
     while True:
         found = objects.read(site.api, JOB, site.namespace, name)
         if found is None:
-            raise FindingsError([_failed(site, name, [], "somebody has deleted it")])
+            raise FindingsError([_failed(site, name, [], "it was deleted")])
         status, tasks = found.get("status") or {}, int(found["spec"].get("completions") or 1)
         tell(JobProgress(step, int(status.get("succeeded") or 0), tasks))
         if condition(found, "Complete"):
@@ -251,7 +251,7 @@ def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:
 
 
 def _remove_older(site: Site, run: str, name: str) -> None:
-    """Delete the same job of an earlier version of Seatrial, which had another name."""
+    """Delete the job that an earlier version of Seatrial created under another name."""
     older = older_part_name(run, name.rpartition(PART_SEPARATOR)[2])
     there = objects.read(site.api, JOB, site.namespace, older)
     if there is not None and is_own(site, run, there):
@@ -259,14 +259,14 @@ def _remove_older(site: Site, run: str, name: str) -> None:
 
 
 def _goes_on(job: Json, inputs: str) -> bool:
-    """Whether a job that is there was made from these inputs and is not over."""
+    """True if the existing job has these inputs and is not finished."""
     same = (job["metadata"].get("annotations") or {}).get(INPUTS) == inputs
     over = condition(job, "Failed", "Complete") is not None
     return same and not over and "deletionTimestamp" not in job["metadata"]
 
 
 def _remove(site: Site, job: Json) -> None:
-    """Delete a job and wait until its name is free and its pods have ended."""
+    """Delete a job, and wait until its name is free and its pods have exited."""
     head, began = job["metadata"], site.clock()
     objects.delete(site.api, JOB, site.namespace, head["name"], uid=head["uid"])
     while True:
@@ -281,7 +281,7 @@ def _remove(site: Site, job: Json) -> None:
 
 
 def _pods(site: Site, job: Json) -> list[Json]:
-    """The pods of this very job; those of one before it of the same name are not meant."""
+    """Return the pods of this job, not of an earlier one with the same name."""
     selector = f"batch.kubernetes.io/job-name={job['metadata']['name']}"
     found, _ = objects.list_all(site.api, POD, site.namespace, selector)
     return list(objects.owned_by(found, job["metadata"]["uid"]))
@@ -292,19 +292,19 @@ def _is_alive(pod: Json) -> bool:
 
 
 def _exit_codes(pods: list[Json]) -> frozenset[int]:
-    """How the containers of pods that failed have ended."""
+    """Return the exit codes of the pods' containers."""
     ends = [(c.get("state") or {}).get("terminated") for p in pods for c in container_statuses(p)]
     return frozenset(int(end.get("exitCode") or 0) for end in ends if end)
 
 
 def _last_json(site: Site, job: Json) -> dict[str, Any]:
-    """The JSON that the pod of a job has printed last."""
+    """Return the last JSON that a job's pod printed."""
     for pod in _pods(site, job):
         head = pod["metadata"]
         if (pod.get("status") or {}).get("phase") == "Succeeded":
             log = ContainerLog(site.api, site.namespace, head["name"], head["uid"], CONTAINER)
             lines = [line.text for line in log.lines()]
-            # What libraries print before it may have braces too, but not alone in a line.
+            # Libraries may print braces before it, but not alone on a line.
             for start in (number for number, line in enumerate(lines) if line.strip() == "{"):
                 with suppress(ValueError):
                     found: dict[str, Any] = parse_json("\n".join(lines[start:]))
@@ -313,28 +313,28 @@ def _last_json(site: Site, job: Json) -> dict[str, Any]:
 
 
 def _failed(site: Site, name: str, pods: list[Json], said: str) -> Finding:
-    """Why a job of a preparation failed, from its pods if they say."""
+    """Report why a preparation job failed, with the reason from its pods if available."""
     why = [f for pod in pods for f in why_not_running(pod, [])]
-    rule = f"the job failed: {why[0].rule if why else said or 'no reason is given.'}"
+    rule = f"the job failed: {why[0].rule if why else said or 'no reason given.'}"
     return Finding(
         RunCode.DATA,
         Severity.ERROR,
         Where(field=f"{JOB.name} {site.namespace}/{name}"),
         rule,
         said,
-        f"Read its pods' logs (kubectl logs job/{name} -n {site.namespace}), mend it, and start "
-        "the same command again: what is done is kept.",
+        f"Read the logs (kubectl logs job/{name} -n {site.namespace}), fix the problem, and rerun "
+        "this command: completed tasks are kept.",
     )
 
 
 def _stuck(site: Site, name: str, left: list[Json]) -> Finding:
-    """Pods of the job before that do not end."""
+    """Report pods of the previous job that do not exit."""
     names = ", ".join(str(pod["metadata"]["name"]) for pod in left[:5]) or "the job itself"
     return Finding(
         RunCode.STILL_ENDING,
         Severity.ERROR,
         Where(field=f"{JOB.name} {site.namespace}/{name}"),
-        f"what is left of the job before has not ended after {REMOVAL_SECONDS:.0f} s: {names}.",
+        f"the previous job has not exited after {REMOVAL_SECONDS:.0f} s: {names}.",
         str(len(left)),
-        "See whether their node answers (kubectl get pods -o wide). Then start it again.",
+        "Check that their node responds (kubectl get pods -o wide). Then rerun this command.",
     )

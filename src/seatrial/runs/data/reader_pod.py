@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands on a run's volume from inside the cluster; what they print is streamed back."""
+"""Run commands on a run's volume inside the cluster, and stream their output."""
 
 import atexit
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from seatrial.runs.objects import create_once, delete_own
 from seatrial.runs.status.container_reasons import why_not_running
 
 START_SECONDS = 300.0
-"""How long the pod may take to start before it is said why it does not."""
+"""How long the pod may take to start before the command fails with the reason."""
 EXPORT_START_SECONDS = 1800.0
-"""The same where the engine is needed: its image is large, or it is installed first."""
+"""The same for commands that need the engine: its image is large, or it is installed first."""
 LOOK_SECONDS = 1.0
 
 
@@ -37,9 +37,9 @@ def read_inside(
     command: VolumeCommand,
     say: Callable[[str], None],
 ) -> int:
-    """Run one command over the run's volume in a pod; its exit code.
+    """Run one command on the run's volume in a pod. Return its exit code.
 
-    The pod and its spec are deleted whatever happens. Nothing else of the run is changed.
+    The pod and its spec are always deleted. No other object of the run changes.
     """
     scene = scene_of(plan, catalog, Attempt())
     run = plan.spec.name
@@ -51,7 +51,7 @@ def read_inside(
         for kind in (POD, CONFIG_MAP):
             delete_own(site, run, kind, name)
 
-    # Whoever follows does so in a thread, which the end of the command leaves no time to tidy up.
+    # A caller may follow in a thread, which gets no time to clean up when the process exits.
     atexit.register(remove)
     try:
         create_once(site, run, spec_config(scene, reader_part(number)))
@@ -68,7 +68,7 @@ def read_inside(
 
 
 def _started(site: Site, name: str, patience: float) -> Json:
-    """The pod, once it runs or has ended; raises with the reason when it does not start."""
+    """Wait until the pod runs or has exited. Raises with the reason if it does not start."""
     began = site.clock()
     while True:
         pod = objects.read(site.api, POD, site.namespace, name)
@@ -80,18 +80,18 @@ def _started(site: Site, name: str, patience: float) -> Json:
 
 
 def _reasons(site: Site, name: str, pod: Json | None) -> list[Finding]:
-    """Why the pod does not start."""
+    """Report why the pod does not start."""
     conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
     said = next((c.get("message", "") for c in conditions if c.get("status") == "False"), "")
-    rule = f"the reader does not start: {said or 'no reason is given'}."
-    fix = "See its image (cluster.preparation.image, for an export cluster.image) and the volume."
+    rule = f"the reader pod does not start: {said or 'no reason given'}."
+    fix = "Check its image (cluster.preparation.image; cluster.image for exports) and the volume."
     where = Where(field=f"{POD.name} {site.namespace}/{name}")
     plain = Finding(RunCode.READER, Severity.ERROR, where, rule, said, fix)
     return list(why_not_running(pod, [])) or [plain] if pod else [plain]
 
 
 def _exit_code(site: Site, name: str) -> int:
-    """How the command ended."""
+    """Return the command's exit code."""
     for _ in range(30):
         pod = objects.read(site.api, POD, site.namespace, name) or {}
         for status in (pod.get("status") or {}).get("containerStatuses") or ():

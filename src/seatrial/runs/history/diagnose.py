@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a run's failure, gathered from wherever the run is."""
+"""Collect the evidence of a run's failure."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -28,9 +28,9 @@ from seatrial.runs.status.observe import Observed
 from seatrial.storage.state_files import DamagedError, read_state
 
 DUMPS = ("*nccl_trace*", "*flight*recorder*", "*fr_trace*", "*trace_rank*")
-"""How dumps of torch's flight recorder are called."""
+"""File name patterns of torch's flight recorder dumps."""
 LARGEST_DUMP = 64 * 2**20
-"""Bytes of a dump; a larger one is none."""
+"""The maximum size of a dump in bytes. Larger files are skipped."""
 _STATES = ("state", "lastState")
 
 
@@ -42,10 +42,10 @@ def evidence_of(
     directory: Path | None = None,
     names_from: Path | None = None,
 ) -> tuple[AttemptHistory, Evidence]:
-    """The attempt that is diagnosed, and all that is known of it.
+    """Return the attempt to diagnose and all evidence about it.
 
-    `directory` is what was asked for where that is one: dumps are looked for below it, and names of
-    files are told from there on, or from `names_from`. Dumps beside a file may be another run's.
+    `directory` is the requested directory, if any: dumps are searched below it, and file names are
+    relative to it or to `names_from`. Dumps next to a single file may belong to another run.
     """
     attempt = _chosen(history, number)
     files = [_log(log, names_from or directory) for log in attempt.logs]
@@ -62,19 +62,21 @@ def evidence_of(
 
 
 def _chosen(history: RunHistory, number: int | None) -> AttemptHistory:
-    """The attempt of a number; without one the newest that has printed anything."""
+    """Return the attempt with this number, or the newest one with logs."""
     attempts = history.attempts
     if number is None:
         telling = [attempt for attempt in attempts if attempt.logs]
         return (telling or list(attempts))[-1]
     found = next((attempt for attempt in attempts if attempt.number == number), None)
     if found is None:
-        raise UsageError(f"--attempt {number}: {history.name} has {len(attempts)}.")
+        raise UsageError(
+            f"--attempt {number}: no such attempt, {history.name} has {len(attempts)}."
+        )
     return found
 
 
 def planned_of(history: RunHistory) -> PlannedValues | None:
-    """What the plan said of the run."""
+    """Return the plan's predictions for the run."""
     if history.plan is None:
         return None
     fabric = history.plan.machines.fabric
@@ -89,7 +91,7 @@ def _told(name: str, kind: EvidenceKind, lines: Callable[[], Iterable[str]]) -> 
 
 
 def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
-    """A log as evidence, named from the directory on; where reading it breaks off, it says so."""
+    """Return a log as evidence, named relative to the directory. A read error is its last line."""
     name = log.name.removeprefix(f"{directory}/") if directory is not None else log.name
 
     def lines() -> Iterator[str]:
@@ -103,7 +105,7 @@ def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
 
 
 def event_lines(events: Iterable[Event]) -> Iterator[str]:
-    """Anomalies and the end of an attempt, as lines."""
+    """Format anomalies and the end of an attempt as lines."""
     monitor = AnomalyMonitor()
     told: set[tuple[str, int]] = set()
     for event in events:
@@ -127,17 +129,17 @@ def event_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _exit_lines(event: Event) -> Iterator[str]:
-    """How an attempt ended; nothing where it ended well."""
+    """Format the end of an attempt. Empty if it succeeded."""
     error, code = str(event.values.get("error") or ""), event.values.get("code")
     if not error and not code:
         return
     yield f"exit at step {event.step}" + (f", exit code: {code}" if code else "")
-    # Alone on its lines, as the process itself would have printed it.
+    # On separate lines, as the process itself printed it.
     yield from error.splitlines()
 
 
 def pod_lines(pods: Iterable[Json]) -> Iterator[str]:
-    """What the statuses of pods say, as lines."""
+    """Format the statuses of pods as lines."""
     for pod in pods:
         name, status = pod_name(pod), pod.get("status") or {}
         if status.get("reason"):
@@ -156,14 +158,14 @@ def _state_lines(where: str, state: dict[str, Any]) -> Iterator[str]:
         inner = state.get(kind) or {}
         if inner and inner.get("reason") != "Completed":
             code = f" exit code: {inner['exitCode']}" if "exitCode" in inner else ""
-            # A message may be the last lines of the container's log.
+            # The message may be the end of the container's log.
             said = end_lines(inner.get("message")) or [""]
             yield f"{where} {kind} reason: {inner.get('reason')}{code} {said[0]}".rstrip()
             yield from said[1:]
 
 
 def cluster_lines(events: Iterable[Json]) -> Iterator[str]:
-    """Events of Kubernetes, as lines."""
+    """Format Kubernetes events as lines."""
     for event in events:
         about = event.get("involvedObject") or {}
         said = " ".join(str(event.get("message") or "").split())
@@ -171,7 +173,7 @@ def cluster_lines(events: Iterable[Json]) -> Iterator[str]:
 
 
 def _dumps(attempt: AttemptHistory, directory: Path | None) -> Iterator[tuple[str, bytes]]:
-    """The dumps of the flight recorder: in the run's own directory, or in the one asked for."""
+    """Yield the flight recorder dumps in the run's directory or in the requested one."""
     paths: set[Path] = set()
     if attempt.submitted is not None and isinstance(attempt.source, FileSource):
         paths |= set(attempt.source.path.parent.glob(f"{DUMP}*"))
@@ -180,7 +182,7 @@ def _dumps(attempt: AttemptHistory, directory: Path | None) -> Iterator[tuple[st
     began, until = attempt.submitted or 0.0, attempt.until or math.inf
     for path in sorted(paths):
         try:
-            # A later attempt writes over the dumps of an earlier one, where it comes to that.
+            # A later attempt may overwrite the dumps of an earlier one.
             is_own = path.is_file() and began <= path.stat().st_mtime < until
             if is_own and path.stat().st_size <= LARGEST_DUMP:
                 yield path.name, read_state(path, LARGEST_DUMP)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Histories that lie in files: runs on this host, rehearsals, logs from elsewhere."""
+"""Histories in files: runs on this host, rehearsals, and logs from elsewhere."""
 
 import itertools
 import time
@@ -18,23 +18,23 @@ from seatrial.runs.ledger.host import ATTEMPTS, WORK, LocalRun
 from seatrial.storage.state_files import DamagedError, open_regular, read_json
 
 EVENT_LOG = "events.jsonl"
-"""How the event log of a run is called in its own directory."""
+"""The name of a run's event log in its directory."""
 EVENT_LOGS = ".events.jsonl"
-"""How the event logs of a rehearsal end."""
+"""The suffix of a rehearsal's event logs."""
 TEXT_LOGS = (".log", ".out", ".err", ".txt", ".jsonl")
-"""How files end that are looked into for what an engine printed."""
+"""Suffixes of files that may contain the output of an engine."""
 STALE_SECONDS = 120.0
-"""A log that has told of its end and has not grown for so long is not expected to grow."""
+"""A log that has reported its end and has not grown for this long is complete."""
 MOST_FILES = 100_000
 _FIRST_EVENTS = 200
 _CHAIN = ("killed", "resumed")
 """The trainings of a rehearsal that are attempts of one run: the drill that kills and resumes."""
 _STRAIGHT = "straight"
-"""The undisturbed training of a rehearsal, which is looked at before there is another."""
+"""The undisturbed training of a rehearsal, shown until there is another."""
 
 
 def local_history(run: LocalRun, catalog: Catalog) -> RunHistory:
-    """A run on this host."""
+    """Return the history of a run on this host."""
     records = run.read().attempts
     newest = records[-1].number
     source = FileSource(_event_log(run, newest))
@@ -59,7 +59,7 @@ def local_history(run: LocalRun, catalog: Catalog) -> RunHistory:
 
 
 def _event_log(run: LocalRun, number: int) -> Path:
-    """Where a run on this host writes its events, as its processes are told."""
+    """Return the event log path that the run's processes received."""
     try:
         task = read_json(run.file(number, "task"))
         return Path(task["environment"]["SEATRIAL_EVENTS"])
@@ -76,22 +76,22 @@ def _log(path: Path) -> RankLog:
 
 
 def is_to_come(path: Path) -> bool:
-    """Whether a path can be the event log of a run that has written nothing yet.
+    """True if the path can be the event log of a run that has not written it yet.
 
-    The run makes its own directory, too.
+    The run also creates the directory.
     """
     return path.name == EVENT_LOG and path.absolute().parents[1].is_dir()
 
 
 def file_history(path: Path) -> RunHistory:
-    """One file: an event log, which may be to come, or what an engine printed."""
+    """Return the history in one file: an event log, which may not exist yet, or engine output."""
     try:
         with open_regular(path) as stream:
             refuse_no_text(str(path), stream.read(BEGINNING))
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
     attempt = AttemptHistory(1, FileSource(path), logs=_beside(path), name=path.name)
 
     def is_live() -> bool:
@@ -101,7 +101,7 @@ def file_history(path: Path) -> RunHistory:
 
 
 def _beside(events: Path) -> tuple[RankLog, ...]:
-    """The text that belongs to a file of events; a file of text is its own."""
+    """Return the logs of an event log. A text log is its own log."""
     if not events.name.endswith(".jsonl"):
         return (_log(events),)
     printed = events.with_name(f"{_stem(events)}.log")
@@ -109,7 +109,7 @@ def _beside(events: Path) -> tuple[RankLog, ...]:
 
 
 def _stem(path: Path) -> str:
-    """The name of a file without what says of what kind it is."""
+    """Return the name of a file without its suffixes."""
     if path.name == EVENT_LOG:
         return path.resolve().parent.name
     if path.name.endswith(EVENT_LOGS):
@@ -118,13 +118,13 @@ def _stem(path: Path) -> str:
 
 
 def _grows(paths: list[Path]) -> bool:
-    """Whether one of the files was written to of late."""
+    """True if one of the files was written recently."""
     newest = max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
     return time.time() - newest < STALE_SECONDS
 
 
 def directory_history(directory: Path, catalog: Catalog) -> RunHistory:
-    """What a directory holds: a run, a rehearsal, an event log, or logs of any names."""
+    """Return the history in a directory: a run, a rehearsal, an event log, or arbitrary logs."""
     kept = LocalRun(directory / ATTEMPTS)
     if kept.numbers():
         return local_history(kept, catalog)
@@ -144,21 +144,21 @@ def directory_history(directory: Path, catalog: Catalog) -> RunHistory:
         return directory_history(directory / WORK / runs[0], catalog)
     if runs:
         raise UsageError(
-            f"{directory} holds several runs: {', '.join(runs[:20])}. "
-            f"Name one: {directory / WORK / runs[0]}."
+            f"{directory} contains several runs: {', '.join(runs[:20])}. "
+            f"Pass one of them, such as {directory / WORK / runs[0]}."
         )
     texts = _texts(directory)
     if texts:
         return _texts_history(directory, texts)
     raise UsageError(
-        f"{directory} holds no event log and no log of an engine. Give the directory of a run "
+        f"{directory} contains no event log and no engine log. Pass the directory of a run "
         f"(with {EVENT_LOG}), of a rehearsal, or one with files that end in "
         f"{', '.join(TEXT_LOGS)}."
     )
 
 
 def newest_rehearsal(directory: Path) -> RunHistory | None:
-    """The newest rehearsal of a run; nothing where there is none."""
+    """Return the newest rehearsal of a run, or None."""
     if directory.name.startswith("rehearsal-"):
         found = [directory]
     else:
@@ -175,7 +175,7 @@ def _logs_in(directory: Path) -> list[Path]:
 
 
 def _trainings(directory: Path, over: Path | None = None, name: str = "") -> RunHistory:
-    """The trainings in a directory: of a rehearsal the killed one and how it went on."""
+    """Return the trainings in a directory. For a rehearsal: the killed one and its continuation."""
 
     def look() -> tuple[AttemptHistory, ...]:
         chain = [directory / f"{one}{EVENT_LOGS}" for one in _CHAIN]
@@ -201,29 +201,29 @@ def _trainings(directory: Path, over: Path | None = None, name: str = "") -> Run
 
 
 def _texts(directory: Path) -> list[Path]:
-    """The files of a directory that may be logs."""
+    """Return the files of a directory that may be logs."""
     walked = itertools.islice(directory.rglob("*"), MOST_FILES)
     return sorted(path for path in walked if path.suffix in TEXT_LOGS and path.is_file())
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A file that tells of a training."""
+    """A file with events of a training."""
 
     path: Path
     begins: float
-    """When its first event was."""
+    """The time of its first event."""
     starts: bool
-    """Whether it tells that training began, which Megatron-LM prints on the first rank."""
+    """True if it has the start of the training, which Megatron-LM prints on the first rank."""
     steps: bool
-    """Whether it tells of steps, which Megatron-LM prints on the last rank."""
+    """True if it has steps, which Megatron-LM prints on the last rank."""
 
 
 def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
-    """Logs of any names: whoever tells of a training is an attempt, in the order of time."""
+    """Return a history of arbitrary logs: each file with a training is an attempt, by time."""
     telling = [text for text in map(_telling, texts) if text is not None]
     paths = [text.path for text in telling]
-    # The other files may be of any attempt: ranks that tell of no training, the kernel's log.
+    # The other files may belong to any attempt: ranks without training events, the kernel log.
     others = [path for path in texts if path not in paths]
     name = directory.resolve().name
     if not telling:
@@ -245,9 +245,9 @@ def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
 
 
 def _attempts(telling: list[_Text]) -> list[list[Path]]:
-    """The files of each attempt, the one with its steps last.
+    """Group the files by attempt, with the file of its steps last.
 
-    Of several nodes the first tells of the start, and the last of the steps.
+    With several nodes, the first prints the start and the last prints the steps.
     """
     found: list[list[Path]] = []
     waiting = False
@@ -261,7 +261,7 @@ def _attempts(telling: list[_Text]) -> list[list[Path]]:
 
 
 def _telling(path: Path) -> _Text | None:
-    """The file as one that tells of a training; nothing where its first events do not."""
+    """Return the file if its first events are of a training, otherwise None."""
     try:
         with open_regular(path) as stream:
             first = list(itertools.islice(read_stream(stream), _FIRST_EVENTS))

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is written of a run, wherever it is: its attempts, their events, what its ranks printed.
+"""The history of a run: its attempts, their events, and the output of its ranks.
 
-Nothing is read before somebody asks for it, and nothing is kept: a history of any length is gone
-through line by line.
+It is read lazily and not held in memory, so it can have any length.
 """
 
 import itertools
@@ -30,90 +29,89 @@ from seatrial.spec.loader import load
 
 
 class EventSource(Protocol):
-    """Where events of an attempt, or of all, are read from."""
+    """A source of the events of one or more attempts."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events in order; followed, nothing stands for a moment without news."""
+        """Yield the events in order. When followed, None means that there is no new event yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankLog:
-    """What one process, or all of a node, printed."""
+    """The output of one process or of all processes of a node."""
 
     name: str
-    """How it is called when a line of it is quoted: a path, or the pods of a run."""
+    """The name in quotes of its lines: a path, or the pods of a run."""
     lines: Callable[[], Iterator[bytes]]
-    """Its lines, without their ends, from the first one on."""
+    """Yields its lines from the first one, without line endings."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptHistory:
-    """What is written of one attempt."""
+    """The history of one attempt."""
 
     number: int
-    """Counted from 1."""
+    """Starts at 1."""
     source: EventSource
-    """Where its events are; several attempts may share one."""
+    """The source of its events. Several attempts may share one."""
     submitted: float | None = None
-    """When it was submitted, seconds since 1970; unknown for a log from elsewhere."""
+    """The submission time in seconds since 1970. None for a log from elsewhere."""
     ended: float | None = None
-    """When it was seen to be over; unknown while it runs, or for a log from elsewhere."""
+    """The end time. None while it runs, or for a log from elsewhere."""
     outcome: AttemptOutcome | None = None
-    """How it ended, as far as that is noted."""
+    """The outcome, if it is recorded."""
     reason: str = ""
-    """Why, in words."""
+    """The reason for the outcome."""
     logs: tuple[RankLog, ...] = ()
-    """What its processes printed."""
+    """The output of its processes."""
     until: float | None = None
-    """When the next attempt that shares the source was submitted."""
+    """The submission time of the next attempt with the same source."""
     name: str = ""
-    """What it is called beside its number: the file that it was read from."""
+    """The file that it was read from."""
 
     @property
     def ending(self) -> str:
-        """How and why it ended, in words; empty while it goes on, or where nobody has noted it."""
+        """The outcome and its reason. Empty while it runs, or if no end is recorded."""
         return ": ".join(filter(None, (str(self.outcome or ""), self.reason)))
 
     def events(self) -> Iterator[Event]:
-        """Its events in order."""
         for event in self.source.events():
             if event is not None and self.holds(event):
                 yield event
 
     def holds(self, event: Event) -> bool:
-        """Whether an event of the source is of this attempt."""
-        # The first attempt takes what is older too: a clock may be wrong, a log may be reused.
+        """True if an event of the source belongs to this attempt."""
+        # The first attempt also takes older events: a clock may be wrong, or a log reused.
         early = self.number > 1 and self.submitted is not None and event.time < self.submitted
         return not early and (self.until is None or event.time < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An attempt begins."""
+    """An attempt starts."""
 
     attempt: AttemptHistory
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An attempt is over, as far as anybody knows."""
+    """An attempt ended, as far as is known."""
 
     attempt: AttemptHistory
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Nothing new has come for a moment."""
+    """No new event has arrived yet."""
 
 
 Told = Begun | Event | Over | Quiet
-"""What a story is made of."""
+"""The items of a story."""
 
 
 PAUSE_SECONDS = 1.0
-"""How often it is looked for another attempt once a source has ended."""
+"""How often to look for another attempt after a source has ended."""
 _FIRST_WORDS = (EventKind.START, EventKind.RESTART, EventKind.EXIT)
-"""What the first event of an attempt can be."""
+"""The kinds that the first event of an attempt can have."""
 
 
 def _over() -> bool:
@@ -122,34 +120,34 @@ def _over() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """What is written of a run."""
+    """The history of a run, with its plan if that is known."""
 
     name: str
-    """The run's name, or the file's."""
+    """The name of the run or of the file."""
     place: str
-    """Where it was found, in words."""
+    """Where it was found, for messages."""
     look: Callable[[], tuple[AttemptHistory, ...]]
-    """Its attempts at this moment, the oldest first."""
+    """Returns the current attempts, oldest first."""
     plan: Plan | None = None
-    """Its plan, where that is known."""
+    """The plan, if it is known."""
     forecast: Forecast | None = None
-    """What the plan says of time and memory; nothing where it says nothing."""
+    """The plan's predictions of time and memory, if there are any."""
     is_live: Callable[[], bool] = field(default=_over)
-    """Whether more may come."""
+    """True if more events may follow."""
     sleep: Callable[[float], None] = time.sleep
-    """Waits, where a source has ended and the run has not."""
+    """Waits between reads of a live run."""
     only_words: bool = False
-    """Whether nobody but the log itself knows that it is over: silence alone is no end."""
+    """True if only the log can show that the run ended: a log that stops growing is no end."""
     site: Site | None = None
-    """The namespace of the cluster that it runs in; None where it was found on this host."""
+    """The namespace of its cluster. None if it was found on this host."""
 
     @property
     def attempts(self) -> tuple[AttemptHistory, ...]:
-        """Its attempts at this moment, the oldest first."""
+        """The current attempts, oldest first."""
         return self.look()
 
     def story(self, *, follow: bool = False) -> Iterator[Told]:
-        """Everything in order, in one pass; followed, it goes on as long as the run is live."""
+        """Yield everything in order, in one pass. With `follow`, continue while the run is live."""
         told = 0
         while True:
             known = self.look()
@@ -166,17 +164,17 @@ class RunHistory:
     def _told(
         self, shared: Sequence[AttemptHistory], *, follow: bool
     ) -> Generator[Told, None, int]:
-        """The story of attempts that share a source, and how many there were."""
+        """Yield the story of attempts that share a source. Return how many there were."""
         waiting, now, count, last = deque(shared[1:]), shared[0], 1, False
         lasting = _Lasting()
         yield Begun(now)
         for event in now.source.events(follow=follow):
             if event is None or (follow and event.kind in _FIRST_WORDS):
-                # Another attempt may have been launched since.
+                # Another attempt may have been launched in the meantime.
                 now, waiting = self._again(now)
             if event is None:
                 yield Quiet()
-                # Looked at before the last read, so that what came in between is not lost.
+                # Checked before the last read, so that no event in between is lost.
                 if last or (waiting and waiting[-1].source != now.source):
                     break
                 last = not self.is_live() and not (self.only_words and lasting.goes_on)
@@ -196,31 +194,30 @@ class RunHistory:
         return count + len(waiting)
 
     def _again(self, now: AttemptHistory) -> tuple[AttemptHistory, deque[AttemptHistory]]:
-        """An attempt as it is known by now, and those after it."""
+        """Return the current state of an attempt, and the attempts after it."""
         known = self.look()
         same = next((attempt for attempt in known if attempt.number == now.number), now)
         return same, deque(attempt for attempt in known if attempt.number > now.number)
 
 
 def empty_history(history: RunHistory) -> UsageError:
-    """The error about a history without a single event."""
+    """Return the error for a history without events."""
     return UsageError(
-        f"{history.place} tells of no step, no save and no start. Is it the log of a run? The "
-        "event log is events.jsonl in the run's own directory; what Megatron-LM and Composer "
-        "print is read too."
+        f"{history.place} contains no steps, saves or starts. Is it the log of a run? Pass the "
+        "event log (events.jsonl in the run's directory), or the output of Megatron-LM or "
+        "Composer."
     )
 
 
 @dataclass(slots=True)
 class _Lasting:
-    """Whether a log has said by itself that training is over."""
+    """Tracks if the log itself shows the end of training."""
 
     goes_on: bool = False
-    """Whether training has begun, and neither an end nor the last step was told."""
+    """True if training has started, and neither an exit nor the last step was logged."""
     _total: float | None = None
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         total = event.values.get("total_steps")
         self._total = total if isinstance(total, (int, float)) else self._total
         match event.kind:
@@ -233,12 +230,12 @@ class _Lasting:
 
 
 def _sharing(attempts: Sequence[AttemptHistory]) -> list[AttemptHistory]:
-    """The first attempts that are read from one source."""
+    """Return the leading attempts that share a source."""
     return list(itertools.takewhile(lambda one: one.source == attempts[0].source, attempts))
 
 
 def seconds_since_1970(utc: str) -> float | None:
-    """A ledger's time as a number; nothing where there is none."""
+    """Convert a ledger's time to seconds. None if it is empty or invalid."""
     try:
         return datetime.fromisoformat(utc).timestamp()
     except ValueError:
@@ -250,7 +247,7 @@ def attempts_of(
     source: EventSource,
     logs: Callable[[int], tuple[RankLog, ...]],
 ) -> tuple[AttemptHistory, ...]:
-    """The attempts of a ledger that write one event log."""
+    """Return the attempts of a ledger that write to one event log."""
     begins = [seconds_since_1970(record.submitted) for record in records]
     return tuple(
         AttemptHistory(
@@ -269,22 +266,22 @@ def attempts_of(
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan with what it says."""
+    """A plan with its predictions."""
 
     plan: Plan
     forecast: Forecast | None
-    """What it says of time and memory; nothing on a host without GPUs."""
+    """The predicted time and memory. None on a host without GPUs."""
 
 
 def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
-    """The plan of a spec, with the choices kept in a directory; nothing where there is none now.
+    """Return the plan of a spec with the choices stored in a directory, or None.
 
-    Whoever looks at a run must not be kept from it by a spec that no longer resolves.
+    A spec that no longer resolves must not prevent a look at its run.
     """
     try:
         basis = resolve_basis(load(spec_file, ()), catalog)
         found = find(basis, beside / spec_file.name)
-        # Only what is kept: nobody waits for a search to look at a run.
+        # Use only stored choices: a search would be too slow here.
         run = found.run or plan_run(basis, calibration=found.calibration, kept={})
         plan, chosen, error = run.plan, run.chosen, run.time_error
     except (SeatrialError, OSError, ValueError, TypeError, KeyError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which history a word means: a run's name, its spec, a directory, a file, or standard input."""
+"""Find a history by a run's name, its spec, a directory, a file, or standard input."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -48,31 +48,30 @@ from seatrial.runs.status.status import status
 from seatrial.spec.loader import load
 
 STDIN = "-"
-"""What stands for standard input."""
+"""Means standard input."""
 ASK_SECONDS = 10.0
-"""How often a cluster is asked for attempts and for the state of a run that is watched."""
+"""How often to ask a cluster for the attempts and the state of a watched run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a run is looked for."""
+    """Where to look for a run."""
 
     catalog: Catalog
-    """The facts that a plan is resolved with."""
+    """The catalog with which plans are resolved."""
     stdin: ByteStream
-    """Standard input."""
     site: Callable[[str], Site] | None = None
-    """A namespace of a cluster, the context's where the text is empty; none where none is asked."""
+    """Connects to a namespace; the context's if the text is empty. None to skip the cluster."""
     directory: Path = Path()
     """The directory of the specs."""
     only_cluster: bool = False
-    """Whether the command line names a cluster, so that this host is not meant."""
+    """True if the command line names a cluster, so that this host is skipped."""
     live: bool = False
-    """Whether standard input is read as it comes, and hence once."""
+    """True to read standard input as it arrives, and only once."""
 
 
 def find_history(run: str, places: Places) -> RunHistory:
-    """The history that a word means; raises with what to do when there is none."""
+    """Find the history of a run. Raises with a hint if there is none."""
     if run == STDIN:
         return _of_stream(places.stdin, live=places.live)
     path = Path(run)
@@ -83,12 +82,12 @@ def find_history(run: str, places: Places) -> RunHistory:
     if path.is_file() or (places.live and is_to_come(path)):
         return file_history(path)
     if not is_dns_label(run):
-        raise UsageError(f"{run!r} is no file, no directory and no name of a run.")
+        raise UsageError(f"{run!r} is not a file, a directory or the name of a run.")
     return _of_name(run, places)
 
 
 def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
-    """Standard input; unless it is watched, it is put aside so that it can be read twice."""
+    """Return the history on standard input, buffered unless it is watched, to be read twice."""
     text = OnlyText(stream, "standard input")
     if live:
         source = StreamSource(text)
@@ -106,7 +105,7 @@ def _of_stream(stream: ByteStream, *, live: bool) -> RunHistory:
 
 
 def _of_spec(path: Path, places: Places) -> RunHistory:
-    """The run of a spec: on this host, on its cluster, or its newest rehearsal."""
+    """Find the run of a spec: on this host, in its cluster, or its newest rehearsal."""
     spec = load(path, ()).spec
     here = None if places.only_cluster else local_runs(path.parent).get(spec.name)
     if here is not None:
@@ -116,7 +115,7 @@ def _of_spec(path: Path, places: Places) -> RunHistory:
 
 
 def _of_name(run: str, places: Places) -> RunHistory:
-    """The run of a name: on this host, on a cluster, or its newest rehearsal."""
+    """Find a run by name: on this host, in a cluster, or its newest rehearsal."""
     here = None if places.only_cluster else local_runs(places.directory).get(run)
     if here is not None:
         return local_history(here, places.catalog)
@@ -126,13 +125,13 @@ def _of_name(run: str, places: Places) -> RunHistory:
 def _elsewhere(
     run: str, directory: Path, places: Places, namespace: str, known: Planned | None
 ) -> RunHistory:
-    """A run on a cluster; where there is none of that name, its newest rehearsal."""
+    """Return a run in a cluster, or its newest rehearsal if there is none."""
     rehearsed = None if places.only_cluster else newest_rehearsal(directory / WORK / run)
     if places.site is not None:
         try:
             return cluster_history(places.site(namespace), run, places.catalog, known)
         except ClusterError as error:
-            # A laptop without a cluster still has what was rehearsed on it.
+            # A laptop without a cluster still has its rehearsals.
             if rehearsed is None:
                 if not places.only_cluster and error.code == ClusterCode.CONFIG:
                     error.findings = (*error.findings, _nothing(run, directory))
@@ -150,23 +149,22 @@ def _nothing(run: str, directory: Path) -> Finding:
         RunCode.NO_RUN,
         Severity.ERROR,
         Where(field=run),
-        f"there is no run and no rehearsal {run} in {directory / WORK}.",
+        f"no run or rehearsal named {run} in {directory / WORK}.",
         run,
-        "See seatrial list; or give a file, a directory, or - for standard input.",
+        "To list runs: seatrial list. Or pass a file, a directory, or - for standard input.",
     )
 
 
 class Remembered[T]:
-    """An answer that is asked for again only after a while: a view looks four times a second."""
+    """Caches an answer for a while, because a view asks four times a second."""
 
     def __init__(self, ask: Callable[[], T], clock: Callable[[], float]) -> None:
-        """Ask nothing yet."""
         self._ask = ask
         self._clock = clock
         self._known: tuple[float, T] | None = None
 
     def __call__(self) -> T:
-        """The answer, at most so many seconds old."""
+        """Return the answer, at most ASK_SECONDS old."""
         now = self._clock()
         if self._known is None or now - self._known[0] >= ASK_SECONDS:
             self._known = (now, self._ask())
@@ -176,10 +174,10 @@ class Remembered[T]:
 def cluster_history(
     site: Site, run: str, catalog: Catalog, known: Planned | None = None
 ) -> RunHistory:
-    """A run on a cluster.
+    """Return the history of a run in a cluster.
 
-    Where the spec is given, all attempts through a pod that reads the run's volume; else the
-    newest one through what its pods print.
+    If the plan is known, all attempts, through a pod that reads the run's volume. Otherwise the
+    newest attempt, through its pods' logs.
     """
     observed = observe(site.api, site.namespace, run)
     if not observed.exists:
@@ -197,9 +195,9 @@ def cluster_history(
 
     def inside(follow: bool, say: Callable[[str], None]) -> int:
         if known is None:
-            raise ValueError("the volume is read by the plan")
+            raise ValueError("reading the volume needs the plan")
         home = f"{known.plan.spec.cluster.storage.mount.rstrip('/')}/{run}"
-        # Followed, the event log need not be there yet.
+        # When followed, the event log may not exist yet.
         words = (f"{home}/{EVENT_LOG}", "--json") if follow else (home, "--json", "--once")
         return read_inside(site, known.plan, catalog, VolumeCommand(("watch", *words)), say)
 
@@ -231,7 +229,7 @@ def _not_there(site: Site, run: str) -> Finding:
         RunCode.NO_RUN,
         Severity.ERROR,
         Where(field=f"{site.namespace}/{run}"),
-        f"there is no run {run} in {site.namespace}, and none on this host.",
+        f"no run named {run} in {site.namespace} or on this host.",
         run,
-        "See seatrial list, --namespace and --context; or give a file, a directory, or -.",
+        "Check seatrial list, --namespace and --context. Or pass a file, a directory, or -.",
     )

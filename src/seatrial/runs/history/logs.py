@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of a run print: all ranks merged, or one."""
+"""The output of a run's processes: all ranks merged, or one."""
 
 import heapq
 import os
@@ -26,16 +26,16 @@ from seatrial.secrets.redaction import REDACTED, LineRedactor, safe_cut
 from seatrial.storage.state_files import open_regular
 
 MOST_FOLLOWED = 64
-"""Pods that are followed at a time: each takes a connection."""
+"""The maximum number of pods to follow. Each needs a connection."""
 _BLOCK = 1 << 16
 _PAUSE_SECONDS = 0.05
 _PIECE = 1 << 20
 _LONGEST_PART = 2 * LONGEST_LINE
-"""Bytes of a line that are kept while no place to cut it is found."""
+"""How many bytes of a line to buffer while searching for a place to cut it."""
 LOOK_SECONDS = 5.0
-"""How often it is looked for new pods."""
+"""How often to look for new pods."""
 _RANK = re.compile(r"^\[[a-z_]+(\d+)\]:")
-"""How torchrun marks the lines of a process when it repeats them (--tee)."""
+"""The prefix that torchrun adds to the lines of a process (--tee)."""
 _CONTAINERS = ("containers", "initContainers")
 _REPLICA = "training.kubeflow.org/replica-index"
 _ROLE = "training.kubeflow.org/replica-type"
@@ -44,33 +44,33 @@ _COMPLETION = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(frozen=True, slots=True)
 class RankLine:
-    """One line of one process."""
+    """One line of output."""
 
     time: str
     """When it was written, in UTC."""
     node: int
-    """The node's number in the run."""
+    """The index of the node in the run."""
     rank: int | None
-    """The process; nothing for a line of torchrun itself."""
+    """The rank. None for a line of torchrun itself."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which lines are wanted."""
+    """The requested lines."""
 
     rank: int | None = None
-    """Of one process only."""
+    """Only this rank."""
     follow: bool = False
-    """Whether lines to come are given too, until the run is over."""
+    """True to continue until the run ends."""
     tail: int | None = None
-    """Only so many lines of each pod, to begin with."""
+    """Start with this many lines of each pod."""
     container: str = ""
-    """Of an init container, such as `preflight`; the training container when empty."""
+    """An init container, such as `preflight`. Empty for the training container."""
 
 
 def node_number(pod: Json) -> int:
-    """The number of the node that a pod is, as its operator labels it."""
+    """Return the node index of a pod from its operator's labels."""
     labels = pod["metadata"].get("labels") or {}
     if _REPLICA in labels:
         return int(labels[_REPLICA]) + (1 if labels.get(_ROLE) == "worker" else 0)
@@ -81,7 +81,7 @@ def node_number(pod: Json) -> int:
 
 
 def ranked(line: PodLogLine, node: int, processes: int) -> RankLine:
-    """A line with the process that printed it."""
+    """Add the rank that printed a line."""
     match = _RANK.match(line.text)
     if match is None:
         return RankLine(line.time, node, None, line.text)
@@ -89,7 +89,7 @@ def ranked(line: PodLogLine, node: int, processes: int) -> RankLine:
 
 
 def seek_tail(stream: BinaryIO, lines: int) -> None:
-    """Move to where the last lines of a file begin, without reading what is before them."""
+    """Seek to the last lines of a file without reading the rest."""
     end = place = stream.seek(0, os.SEEK_END)
     if lines == 0:
         return
@@ -98,7 +98,7 @@ def seek_tail(stream: BinaryIO, lines: int) -> None:
         place -= size
         stream.seek(place)
         block = stream.read(size)
-        # The last character of the file ends its last line, and begins none.
+        # The last newline of the file ends its last line, and does not start another.
         at = size - 1 if place + size == end else size
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             lines -= 1
@@ -109,23 +109,23 @@ def seek_tail(stream: BinaryIO, lines: int) -> None:
 
 
 def processes_per_node(job: Json) -> int:
-    """How many processes each pod of a job has."""
+    """Return the number of processes in each pod of a job."""
     spec = job.get("spec") or {}
     given = spec.get("nprocPerNode") or (spec.get("trainer") or {}).get("numProcPerNode") or 1
     return int(given) if str(given).isdigit() else 1
 
 
 def read_logs(site: Site, run: str, asked: Asked) -> Iterator[RankLine]:
-    """The lines of a run's newest attempt, in the order of their times; of `follow`, as they come.
+    """Yield the lines of a run's newest attempt, sorted by time. With `follow`, as they arrive.
 
-    Raises FindingsError when there is no job to read from.
+    Raises FindingsError if there is no job.
     """
     observed = observe(site.api, site.namespace, run)
     if observed.job is None:
         raise FindingsError([no_run(site.namespace, run)])
     job = observed.job
     processes = processes_per_node(job.object)
-    # Of the job, for pods may not be there yet.
+    # From the job, because pods may not exist yet.
     ranks = processes * max(1, wanted_and_running(observed)[0], len(observed.pods))
     if asked.rank is not None and asked.rank >= ranks:
         raise UsageError(f"--rank {asked.rank}: the run has ranks 0 to {ranks - 1}.")
@@ -136,14 +136,14 @@ def read_logs(site: Site, run: str, asked: Asked) -> Iterator[RankLine]:
 
 
 def _merged(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
-    """What there is, all pods at once, by time."""
+    """Yield the existing lines of all pods, merged by time."""
     pods = _wanted(training_pods(site.api, site.namespace, job), job, asked)
     streams = [_lines(site, pod, job, asked) for pod in pods]
     yield from heapq.merge(*streams, key=lambda line: line.time)
 
 
 def _followed(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
-    """Lines as they come, from a thread for each pod; pods that come later join."""
+    """Yield lines as they arrive, from one thread per pod. New pods join."""
     arrived: queue.Queue[RankLine | SeatrialError | None] = queue.Queue(10_000)
     known: dict[str, threading.Thread] = {}
     name, told = job.name, False
@@ -152,13 +152,13 @@ def _followed(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
         if len(pods) > MOST_FOLLOWED and not told:
             told = True
             site.tell(
-                f"only the first {MOST_FOLLOWED} of {len(pods)} pods are followed at a time. "
-                "Of the others: --rank N, or without --follow."
+                f"following only the first {MOST_FOLLOWED} of {len(pods)} pods. "
+                "For the others, use --rank N or omit --follow."
             )
         for pod in pods[:MOST_FOLLOWED]:
             if pod["metadata"]["uid"] not in known:
                 words = (_lines(site, pod, job, asked), arrived)
-                # A thread that waits for a server must not keep the command from ending.
+                # A thread that waits for a server must not block the exit of the command.
                 thread = threading.Thread(target=_pump, args=words, daemon=True)
                 known[pod["metadata"]["uid"]] = thread
                 thread.start()
@@ -171,7 +171,7 @@ def _followed(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
 
 
 def _until_look(arrived: "queue.Queue[RankLine | SeatrialError | None]") -> Iterator[RankLine]:
-    """The lines that come until it is time to look for new pods, or a pod is over."""
+    """Yield lines until it is time to look for new pods, or a pod has ended."""
     while True:
         try:
             item = arrived.get(timeout=LOOK_SECONDS)
@@ -194,7 +194,7 @@ def _rest(arrived: "queue.Queue[RankLine | SeatrialError | None]") -> Iterator[R
 def _pump(
     lines: Iterable[RankLine], arrived: "queue.Queue[RankLine | SeatrialError | None]"
 ) -> None:
-    """Pass on the lines of one pod, then nothing, or the error that ended them."""
+    """Forward the lines of one pod, then None or the error that ended them."""
     try:
         for line in lines:
             arrived.put(line)
@@ -218,7 +218,7 @@ def _lines(site: Site, pod: Json, job: FoundJob, asked: Asked) -> Iterator[RankL
 
 
 def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
-    """The pods that have the rank that is asked for, in the order of the nodes."""
+    """Return the pods with the requested rank, in the order of the nodes."""
     ordered = sorted(pods, key=node_number)
     if asked.rank is None:
         return ordered
@@ -227,7 +227,7 @@ def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
 
 
 def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
-    """What the newest attempt has printed; with `follow`, until it is over."""
+    """Yield the output of the newest attempt. With `follow`, until it ends."""
     if asked.container:
         raise UsageError(f"--container {asked.container}: a run on this host has no containers.")
     newest = run.read().newest
@@ -241,7 +241,7 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
     redact = LineRedactor()
     with opened as log:
         if asked.tail is not None:
@@ -259,22 +259,22 @@ def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
 
 
 class _LinePart(NamedTuple):
-    """A line of a log, or a part of one that is too long."""
+    """A line of a log, or a part of a line that is too long."""
 
     data: bytes
     is_continued: bool = False
-    """True if it does not begin a line."""
+    """True if it continues a line."""
 
 
 def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[_LinePart]:
-    """The lines of a log, piece by piece; while it grows, those to come as well.
+    """Yield the lines of a log in pieces, including new ones while it grows.
 
-    A line that is too long comes in parts, cut where redaction finds the same in the parts as in
-    the whole. Of one that has no such place, nothing is shown.
+    A line that is too long is split at a place that does not affect redaction. If there is no such
+    place, the line is not shown.
     """
     rest, dropping, is_continued = b"", False, False
     while True:
-        # Asked before reading, so that what is written last is not missed.
+        # Checked before reading, so that the last lines are not missed.
         goes_on = is_growing()
         piece = log.read1(_PIECE)
         *whole, rest = (rest + piece).split(b"\n")
@@ -305,6 +305,6 @@ def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[
 
 
 def _cut_of(line: bytes) -> int:
-    """Return how many bytes of a line can be shown before the rest is known; 0 if none can."""
+    """Return how many bytes of a line are safe to show before the rest is known, or 0."""
     text = line.decode(errors="surrogateescape")
     return len(text[: safe_cut(text)].encode(errors="surrogateescape"))

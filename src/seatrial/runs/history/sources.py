@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where events are read from: files that may grow, a pipe, the logs of pods, a run's volume."""
+"""Sources of events: growing files, a pipe, the logs of pods, and a run's volume."""
 
 import itertools
 import os
@@ -27,11 +27,11 @@ from seatrial.runs.history.logs import RankLine
 from seatrial.storage.state_files import open_regular, parse_json
 
 PAUSE_SECONDS = 0.25
-"""How often a file that may grow is looked at."""
+"""How often to poll a file that may grow."""
 READER_PAUSES = (5.0, 60.0)
-"""How long it is waited before another reader is started: the first time, and at most."""
+"""The first and the longest pause in seconds before another reader starts."""
 KILLED = 128
-"""From this exit code on a process has ended by a signal."""
+"""Exit codes from this on mean that a signal killed the process."""
 _CHUNK = 2**20
 
 Sleep = Callable[[float], None]
@@ -39,14 +39,14 @@ Sleep = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file: an event log, or what an engine printed."""
+    """A file: an event log, or the output of an engine."""
 
     path: Path
-    """The file; followed, it need not be there yet."""
+    """When followed, it may not exist yet."""
     sleep: Sleep = time.sleep
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events in order; followed, nothing stands for a moment without news."""
+        """Yield the events in order. When followed, None means that there is no new event yet."""
         try:
             if not follow:
                 if self.path.exists():
@@ -60,10 +60,10 @@ class FileSource:
                 with open_regular(self.path) as stream:
                     yield from self._followed(stream)
         except OSError as error:
-            raise UsageError(f"{self.path} cannot be read: {error.strerror}.") from None
+            raise UsageError(f"cannot read {self.path}: {error.strerror}.") from None
 
     def _followed(self, stream: BufferedReader) -> Iterator[Event | None]:
-        """The events until the file is cut or another one has its name."""
+        """Yield events until the file is truncated or replaced."""
         reader, cutter = LogReader(), LineCutter()
         while True:
             piece = stream.read1(_CHUNK)
@@ -77,11 +77,11 @@ class FileSource:
                 yield from reader.feed_lines(lines)
 
     def _is_another(self, stream: BufferedReader) -> bool:
-        """Whether a file that was read to its end has been cut, or replaced as logrotate does."""
+        """True if the file was truncated, or replaced as logrotate does."""
         try:
             there = self.path.stat()
         except OSError:
-            # Between two files, or gone for good: what is open can still grow.
+            # It may be replaced soon, or be deleted. The open file can still grow.
             return False
         known = os.fstat(stream.fileno())
         same = (there.st_dev, there.st_ino) == (known.st_dev, known.st_ino)
@@ -90,24 +90,24 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """A pipe, which can be read once."""
+    """A pipe, which can be read only once."""
 
     stream: ByteStream
-    """Standard input, for one."""
+    """Such as standard input."""
     over: threading.Event = field(default_factory=threading.Event)
-    """Set once its end was read."""
+    """Set at the end of the stream."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events as they come, to the end of the pipe."""
+        """Yield the events as they arrive, until the end of the pipe."""
         if not follow:
             yield from read_stream(self.stream)
             return
-        # A pipe cannot be asked whether there is more: a thread waits for it.
+        # A pipe cannot be polled, so a thread waits for it.
         yield from _pumped(lambda: read_stream(self.stream), self.over)
 
 
 class PutAside:
-    """A pipe that was read to its end, so that it can be gone through again, as text too."""
+    """A pipe that is buffered completely, so that it can be read again, also as text."""
 
     def __init__(self, stream: ByteStream) -> None:
         """Read the pipe to its end."""
@@ -117,26 +117,25 @@ class PutAside:
             self._file.write(lines)
 
     def lines(self) -> Iterator[bytes]:
-        """The lines, without their ends."""
+        """Yield the lines without line endings."""
         self._file.seek(0)
         for lines in whole_lines(self._file):
             yield from lines.rstrip(b"\n").split(b"\n")
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events in order; there is nothing to follow."""
+        """Yield the events in order. There is nothing to follow."""
         self._file.seek(0)
         yield from read_stream(self._file)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSource:
-    """What the pods of a run print, in which an engine's lines are found."""
+    """The logs of a run's pods, parsed as engine output."""
 
     read: Callable[[bool], Iterator[RankLine]]
-    """The lines of the newest attempt; told whether they are followed."""
+    """Returns the lines of the newest attempt. The argument is True to follow them."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events in order."""
         if follow:
             yield from _pumped(lambda: self._read(follow=True))
         else:
@@ -151,21 +150,22 @@ class PodSource:
 
 @dataclass(frozen=True, slots=True)
 class VolumeSource:
-    """The event log on a run's volume, read by a pod beside it."""
+    """The event log on a run's volume, read by a pod that mounts it."""
 
     read: Callable[[bool, Callable[[str], None]], int]
-    """Runs the reader and gives back its exit code; told whether to follow, and whom to tell."""
+    """Runs the reader and returns its exit code. The arguments are `follow` and the line
+    callback."""
     is_live: Callable[[], bool]
-    """Whether the run goes on."""
+    """Returns True while the run is active."""
     sleep: Sleep = time.sleep
     trouble: list[str] = field(default_factory=list)
-    """What the reader said that is no event."""
+    """Output of the reader that is not an event."""
 
     def events(self, *, follow: bool = False) -> Iterator[Event | None]:
-        """The events as the reader prints them.
+        """Yield the events as the reader prints them.
 
-        Followed, another reader takes over from one that has ended while the run goes on. When the
-        run is over, the reader may not even have started: what it has not told is read once more.
+        When followed, a new reader takes over if one exits while the run is active. When the run
+        ends, the reader may not have started, so the remaining events are read once more.
         """
         told, newest, pause = 0, None, READER_PAUSES[0]
         while follow:
@@ -173,7 +173,7 @@ class VolumeSource:
             for event in _pumped(lambda: self._read(follow=True)):
                 if event is None and not self.is_live():
                     break
-                # Each reader begins with the first event.
+                # Each reader starts with the first event.
                 seen += event is not None
                 if event is None or seen > told:
                     told, newest = max(told, seen), event or newest
@@ -186,7 +186,7 @@ class VolumeSource:
             yield from itertools.islice(self._read(follow=False), told, None)
 
     def _waiting(self, seconds: float) -> Iterator[None]:
-        """Nothing, for a while; not longer than the run goes on."""
+        """Yield None for a while, at most until the run ends."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and self.is_live():
             yield None
@@ -208,9 +208,9 @@ class VolumeSource:
             if isinstance(item, SeatrialError):
                 raise item
             if isinstance(item, int):
-                # One that was killed has said nothing of the volume; another can take over.
+                # A reader that was killed proves nothing about the volume. Another can take over.
                 if item and item < KILLED and self.trouble:
-                    raise UsageError(f"the run's volume cannot be read: {_reason(self.trouble)}")
+                    raise UsageError(f"cannot read the run's volume: {_reason(self.trouble)}")
                 return
             event = decoded(item)
             if event is not None:
@@ -220,7 +220,7 @@ class VolumeSource:
 
 
 def _reason(said: list[str]) -> str:
-    """Why a command has failed, by what it printed: its own error, or the last line."""
+    """Return why a command failed: the error that it printed, or its last line."""
     try:
         return str(parse_json("\n".join(said))["error"])
     except (ValueError, KeyError, TypeError):
@@ -230,7 +230,7 @@ def _reason(said: list[str]) -> str:
 def _pumped(
     read: Callable[[], Iterator[Event]], over: threading.Event | None = None
 ) -> Iterator[Event | None]:
-    """Events from a thread, with nothing in between when none has come."""
+    """Yield events from a thread, and None while there is no new one."""
     arrived: queue.Queue[Event | SeatrialError] = queue.Queue(100_000)
     done = over or threading.Event()
 
@@ -243,7 +243,7 @@ def _pumped(
         finally:
             done.set()
 
-    # A thread that waits for a server must not keep the command from ending.
+    # A thread that waits for a server must not block the exit of the command.
     threading.Thread(target=pump, daemon=True).start()
     yield from _until_done(arrived, done)
 
@@ -266,15 +266,15 @@ def _until_done(
 
 
 def line_bytes(line: RankLine) -> bytes:
-    """A line of a pod as the parsers of logs take it: with its time and its rank before it."""
+    """Format a pod's line for the log parsers, prefixed with its time and rank."""
     owner = f"[rank{line.rank}]:" if line.rank is not None else f"[pod/node-{line.node}] "
-    # A pod's time is UTC without saying so.
+    # A pod's time is in UTC, but has no zone.
     when = f"{line.time.removesuffix('Z')}Z " if line.time else ""
     return f"{when}{owner}{line.text}".encode()
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; of one that is gone there are none."""
+    """Yield the lines of a file. Empty if it does not exist."""
     try:
         with open_regular(path) as stream:
             for lines in whole_lines(stream):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measured steps from a run's event log, and whether they were taken with the layout of a plan."""
+"""Read measured steps from an event log, and check that they ran with the layout of a plan."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from seatrial.monitoring.event_log import EventKind, read_events
 from seatrial.planning.plan import Plan
 
 DIGEST = "plan_digest"
-"""Where a start names the plan itself."""
+"""The key of a start event with the plan's digest."""
 WORLD = "world_size"
-"""On how many ranks a start ran."""
+"""The key of a start event with its number of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class MeasuredStart:
     """The steps after one start of the processes."""
 
     ran: Mapping[str, Any]
-    """What the start says that it ran with; empty for steps before any start."""
+    """The values of the start event. Empty for steps before any start."""
     seconds: list[float] = field(default_factory=list)
-    """Seconds of its steps, in order; skipped ones are left out."""
+    """The step times in order, without skipped steps."""
 
 
 def logged_steps(log: Path) -> list[MeasuredStart]:
-    """The starts of an event log that have steps."""
+    """Return the starts in an event log that have steps."""
     if not log.is_file():
-        raise UsageError(f"{log} is not a file. Give the event log that the run writes.")
+        raise UsageError(f"{log} is not a file. Pass the run's event log, events.jsonl.")
     starts = [MeasuredStart({})]
     for event in read_events(log):
         if event.kind is EventKind.START:
@@ -41,48 +41,48 @@ def logged_steps(log: Path) -> list[MeasuredStart]:
             if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds > 0:
                 starts[-1].seconds.append(float(seconds))
     if not any(start.seconds for start in starts):
-        raise UsageError(f"{log} tells of no steps with their seconds. Is it an event log?")
+        raise UsageError(f"{log} contains no step times. Is it an event log?")
     return [start for start in starts if start.seconds]
 
 
 def of_this_plan(starts: Sequence[MeasuredStart], plan: Plan, log: Path) -> list[list[float]]:
-    """The times of the starts that ran the plan; refused when none did.
+    """Return the step times of the starts that ran the plan. Raises if there are none.
 
-    A start that does not say what it ran with is not taken for the plan's.
+    A start without a description of its layout does not count.
     """
     differ = [difference(start.ran, plan) for start in starts]
     taken = [start.seconds for start, words in zip(starts, differ, strict=True) if not words]
     if taken:
         return taken
     raise UsageError(
-        f"{log}: a calibration compares steps with the layout that they ran with, and none of "
-        f"the {len(starts)} starts with steps ran this plan: {differ[-1]}. Give the log of a run "
-        "of this spec, or write into the spec what that run had."
+        f"{log}: a calibration needs steps that ran with this plan's layout, but none of the "
+        f"{len(starts)} starts with steps did: {differ[-1]}. Pass the log of a run of this "
+        "spec, or set the values of that run in the spec."
     )
 
 
 def difference(ran: Mapping[str, Any], plan: Plan) -> str:
-    """In what a start differs from a plan, in words; nothing when it does not."""
+    """Describe how a start differs from a plan. Empty if it does not."""
     if ran.get(DIGEST) is not None:
         same = ran[DIGEST] == plan.digest
-        return "" if same else f"it ran {str(ran[DIGEST])[:19]}, and this is {plan.digest[:19]}"
+        return "" if same else f"it ran plan {str(ran[DIGEST])[:19]}, this is {plan.digest[:19]}"
     if ran.get(WORLD) is None:
-        return "it does not say on how many ranks it ran"
+        return "it does not record its number of ranks"
     wanted = signature(plan)
     missing = [name for name in wanted if ran.get(name) is None]
     if missing:
-        return f"it does not say its {', '.join(missing)}"
-    # Nothing is a value of these: it stands for even stages.
+        return f"it does not record its {', '.join(missing)}"
+    # None is a valid value of these: it means even stages.
     wanted |= {name: value for name, value in further(plan).items() if name in ran}
     return ", ".join(
-        f"it had {name} {ran[name]}, and the plan has {value}"
+        f"it had {name} {ran[name]}, the plan has {value}"
         for name, value in wanted.items()
         if ran[name] != value
     )
 
 
 def signature(plan: Plan) -> dict[str, int | str | None]:
-    """What the time of a step depends on, under the names that every start has for it."""
+    """Return the values that determine the step time, and that every start records."""
     layout, batch, model = plan.layout, plan.batch, plan.model
     return {
         WORLD: layout.world_size,
@@ -101,7 +101,7 @@ def signature(plan: Plan) -> dict[str, int | str | None]:
 
 
 def further(plan: Plan) -> dict[str, int | str | None]:
-    """What it depends on too, and not every start says."""
+    """Return further values that determine the step time, and that not every start records."""
     return {
         "sequence_parallel": plan.sequence_parallel,
         "sharding": str(plan.sharding),

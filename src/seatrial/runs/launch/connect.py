@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a spec to its cluster: connecting, and fitting the plan to what is served there."""
+"""Connect to a cluster, and adapt the plan to the APIs that it serves."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -33,10 +33,10 @@ def suited(
     form: TrainerApi | None,
     place: Place,
 ) -> Plan:
-    """The plan for an operator that the cluster has, in the form that it serves.
+    """Adapt the plan to an operator and API version that the cluster serves.
 
-    What the spec says stays: an operator that it names and the cluster lacks is refused. Of a
-    spec that leaves the choice, the first of the profile's operators that is served is taken.
+    The spec has priority: if it names an operator that the cluster lacks, this raises. If it leaves
+    the choice open, this takes the first of the profile's operators that is served.
     """
     operator = plan.machines.operator
     if operator not in served:
@@ -47,7 +47,7 @@ def suited(
     changes: dict[str, object] = {}
     if operator is not plan.machines.operator:
         changes["operator"] = operator
-    # The newest form is what a spec without a version means in any case.
+    # A spec without a version means the newest API.
     older = operator is Operator.TRAINJOB and form not in (None, trainer_api(NEWEST))
     if older and plan.spec.cluster.operator_version is None:
         changes["operator_version"] = str(form)
@@ -77,15 +77,15 @@ def _missing(
 
 
 LOOKING = CallPatience(outage=15.0, failing=15.0, recovery=15.0)
-"""How long a command that only looks waits: somebody sits before it."""
+"""How long a read-only command waits for the cluster: a person is waiting for it."""
 
 
 def require_cluster_extra() -> None:
-    """Refuse to go on without the Kubernetes client."""
+    """Raise if the Kubernetes client is not installed."""
     if find_spec("kubernetes") is None:
         raise MissingExtraError(
-            "Asking a cluster needs the Kubernetes client, which this installation does not have. "
-            "Install it with: pip install '.[cluster]' in a checkout of Seatrial.",
+            "connecting to a cluster needs the Kubernetes client, which is not installed. "
+            "To install it, in a checkout of Seatrial: pip install '.[cluster]'",
             extra="cluster",
         )
 
@@ -98,17 +98,17 @@ def connect(
     tell: Tell | None = None,
     patience: CallPatience | None = None,
 ) -> Site:
-    """A namespace of a cluster; nothing is asked of it yet.
+    """Connect to a namespace of a cluster. Sends no request yet.
 
     Args:
-        namespace: The namespace; that of the context when empty.
-        kubeconfig: The kubeconfig; KUBECONFIG, else ~/.kube/config, when empty.
-        context: The context in it; the current one when empty.
-        tell: Told what takes long, such as an API server that does not answer.
-        patience: How long that is waited for; as for a run that is submitted when absent.
+        namespace: The namespace. Default: the one of the context.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
+        tell: Receives progress messages, such as about an API server that does not answer.
+        patience: How long to wait for the API server. Default: as long as a launch does.
     """
     require_cluster_extra()
-    # Loaded here, for it loads the Kubernetes client.
+    # Imported here because it imports the Kubernetes client.
     from seatrial.cluster.connection import (  # noqa: PLC0415
         ClientTransport,
         Target,
@@ -122,7 +122,7 @@ def connect(
 
 
 def fitting(site: Site, plan: Plan, catalog: Catalog, place: Place) -> Plan:
-    """The plan for an operator that the cluster serves, in the form that it serves."""
+    """Adapt the plan to an operator and API version that the cluster serves."""
     served = served_operators(site.api)
     form = trainer_form(site.api) if Operator.TRAINJOB in served else None
     return suited(plan, catalog.profile(plan.machines.profile), served, form, place)
@@ -131,12 +131,12 @@ def fitting(site: Site, plan: Plan, catalog: Catalog, place: Place) -> Plan:
 def compared(
     site: Site, plan: Plan, catalog: Catalog, part: Part, place: Place
 ) -> tuple[list[Comparison], Rendering]:
-    """What applying the manifests of a plan would change; nothing is changed."""
+    """Return what applying the manifests of a plan would change, without changing it."""
     fit = fitting(site, plan, catalog, place)
     newest = site.ledgers.read(fit.spec.name).newest
     attempt = Attempt(code_digest=own_digest())
     if newest is not None:
-        # The attempt that is there, so that its number does not count as a change.
+        # Use the number of the current attempt, so that it is not a difference.
         number, excluded = newest.number, newest.excluded_nodes
         attempt = Attempt(number, excluded, own_digest(), newest.submission)
     made = render(fit, catalog, part, attempt, place)
@@ -144,8 +144,8 @@ def compared(
 
 
 def forward_to(site: Site, pod: str, port: int, local: int) -> "Forward":
-    """A port of this host's loopback that leads to a port of a pod; `serve` passes on."""
-    # Loaded here, for it loads the Kubernetes client.
+    """Forward a local port to a port of a pod. Call `serve` to handle connections."""
+    # Imported here because it imports the Kubernetes client.
     from seatrial.cluster.port_forward import Forward  # noqa: PLC0415
 
     return Forward(site.api.transport, site.namespace, pod, port, local, site.tell)

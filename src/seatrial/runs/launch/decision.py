@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a launch does, decided from what there is; nothing is asked and nothing changed here."""
+"""Decide what a launch does from the current state. Pure: no I/O."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,31 +11,30 @@ from seatrial.runs.status.observe import JobState
 
 
 class LaunchStep(StrEnum):
-    """What a launch does."""
+    """The action of a launch."""
 
     NOTHING = "nothing"
-    """The run is there as it should be."""
+    """The run already exists as specified."""
     SUBMIT = "submit"
-    """A new attempt."""
+    """Submit a new attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchDecision:
-    """What a launch does, and why."""
+    """The action of a launch and its reason."""
 
     step: LaunchStep
     number: int
-    """The attempt that there is, or that there will be."""
+    """The number of the existing or the new attempt."""
     why: str
-    """The reason, in words."""
     asks: bool = False
-    """Whether the spec has changed, so that the user has to agree."""
+    """True if the spec changed, so that the user must confirm."""
     excluded_nodes: tuple[str, ...] = ()
-    """Nodes that the new attempt stays away from."""
+    """Nodes that the new attempt avoids."""
     ended: End | None = None
-    """How the attempt before ended, to be noted first."""
+    """The end of the previous attempt, to be recorded first."""
     is_begun: bool = False
-    """Whether the attempt stands in the ledger already, from a launch that has not ended."""
+    """True if an interrupted launch has already recorded the attempt in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,72 +44,71 @@ class ActiveAttempt:
     number: int
     state: JobState
     end: End | None = None
-    """How it ended; None while it goes on."""
+    """None while it is active."""
     faulty_nodes: tuple[str, ...] = ()
-    """Nodes that failed the look before training."""
+    """Nodes that failed the preflight check."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPhrases:
-    """How a backend calls an attempt that is over; `{number}` and `{outcome}` are filled in."""
+    """A backend's phrases for ended attempts, with `{number}` and `{outcome}` placeholders."""
 
     succeeded: str
     ended: str
     gone: str
     gone_reason: str
-    """What the ledger says of an attempt of which nothing is left."""
+    """The reason in the ledger for an attempt that disappeared."""
     changed_fix: str
-    """What to do about a changed spec."""
+    """The fix for a changed spec."""
 
 
 ON_CLUSTER = LaunchPhrases(
-    "it has succeeded, and its job is gone since",
+    "it succeeded, and its job has since been removed",
     "attempt {number} {outcome}",
     "the job of attempt {number} is gone",
-    "its job was gone",
-    "Let the new one take its place by --yes (it goes on from the last checkpoint), or give the "
-    "run another name.",
+    "its job disappeared",
+    "Replace the launched run with --yes (it continues from the last checkpoint), or rename this "
+    "run.",
 )
 ON_HOST = LaunchPhrases(
-    "it has succeeded",
-    "attempt {number} has ended",
-    "attempt {number} has ended",
+    "it succeeded",
+    "attempt {number} ended",
+    "attempt {number} ended",
     "",
-    "Let the new one take its place by --yes, or give the run another name.",
+    "Replace the launched run with --yes, or rename this run.",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAttempts:
-    """What there is of a run before a launch, as its backend finds it."""
+    """The attempts of a run before a launch, as its backend finds them."""
 
     ledger: Ledger
     is_changed: bool
-    """True if the newest attempt was launched with another spec."""
+    """True if the newest attempt was launched with a different spec."""
     phrases: LaunchPhrases
     kind: str = ""
-    """The kind of its job; empty without one."""
+    """The kind of its job. Empty without one."""
     active: ActiveAttempt | None = None
     is_being_submitted: bool = False
-    """True if another launch may still be submitting the newest attempt."""
 
 
 def decide(found: FoundAttempts, now: datetime) -> LaunchDecision:
-    """What launching does to a run of which this was found."""
+    """Decide what a launch does."""
     if found.active is not None:
         return _with_active(found, found.active, now)
     newest, number = found.ledger.newest, found.ledger.next_number
     if newest is None:
         return LaunchDecision(LaunchStep.SUBMIT, 1, "it is new")
     if newest.outcome is AttemptOutcome.SUCCEEDED and not found.is_changed:
-        # A job goes away some time after its end; that all steps are done stays.
+        # The job is removed some time after its end, but the ledger still has the success.
         return LaunchDecision(LaunchStep.NOTHING, newest.number, found.phrases.succeeded)
     avoid = found.ledger.nodes_to_avoid()
     if newest.outcome is not None:
         why = found.phrases.ended.format(number=newest.number, outcome=newest.outcome)
         return LaunchDecision(LaunchStep.SUBMIT, number, why, found.is_changed, avoid)
     if found.is_being_submitted and not found.is_changed:
-        why = f"attempt {newest.number} was begun and has no job yet"
+        why = f"attempt {newest.number} was started but has no job yet"
         excluded = newest.excluded_nodes
         return LaunchDecision(
             LaunchStep.SUBMIT, newest.number, why, excluded_nodes=excluded, is_begun=True
@@ -123,7 +121,7 @@ def decide(found: FoundAttempts, now: datetime) -> LaunchDecision:
 def _with_active(found: FoundAttempts, active: ActiveAttempt, now: datetime) -> LaunchDecision:
     state, changed = active.state, found.is_changed
     if not changed and state is JobState.SUCCEEDED:
-        return LaunchDecision(LaunchStep.NOTHING, active.number, "it has succeeded")
+        return LaunchDecision(LaunchStep.NOTHING, active.number, "it succeeded")
     if not changed and state not in (JobState.FAILED, JobState.ENDING):
         return LaunchDecision(LaunchStep.NOTHING, active.number, f"it is {state}")
     ended = active.end

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What applying manifests would change in a cluster, as the API server itself says."""
+"""Show what applying manifests would change in a cluster, with a server-side dry run."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,37 +25,35 @@ _SERVERS_OWN = (
     *("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
 )
-"""Fields of the metadata that the server writes."""
+"""Metadata fields that the server writes."""
 
 
 class DiffVerdict(StrEnum):
-    """What applying an object would do."""
+    """The effect of applying an object."""
 
     NEW = "new"
-    """It is made."""
+    """It would be created."""
     CHANGED = "changed"
-    """Fields of it change."""
+    """Some of its fields would change."""
     SAME = "same"
-    """Nothing changes."""
+    """No change."""
     REFUSED = "refused"
-    """The API server refuses it, or the name belongs to somebody else's object."""
+    """The API server rejects it, or the name belongs to another owner's object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What applying one manifest would do."""
+    """The effect of applying one manifest."""
 
     name: str
     """The object, as `Kind name`."""
     verdict: DiffVerdict
-    """What would happen."""
     changes: tuple[FieldDifference, ...] = ()
-    """The fields that would change; all of them of a new object."""
+    """The fields that would change. All fields for a new object."""
     finding: Finding | None = None
-    """Why it is refused."""
+    """The reason for a refusal."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain data."""
         return {
             "object": self.name,
             "verdict": str(self.verdict),
@@ -65,7 +63,7 @@ class Comparison:
 
 
 def compare(site: Site, rendering: Rendering) -> list[Comparison]:
-    """Ask the API server what each manifest would do: a server-side apply that is not kept."""
+    """Ask the API server for the effect of each manifest: a server-side apply as a dry run."""
     return [_compared(site, manifest) for manifest in rendering.manifests]
 
 
@@ -75,7 +73,7 @@ def _compared(site: Site, manifest: Manifest) -> Comparison:
     try:
         there = objects.read(site.api, kind, head.get("namespace", ""), head["name"])
         run = (head.get("labels") or {}).get(RUN_LABEL)
-        # Rendered manifests may be applied with kubectl, whose objects have the labels alone.
+        # Manifests may also be applied with kubectl. Such objects have only the labels.
         if there is not None and run and not has_labels_of(there, run):
             taken = not_ours(kind, head.get("namespace", ""), there, run)
             return Comparison(name, DiffVerdict.REFUSED, finding=taken)
@@ -89,7 +87,7 @@ def _compared(site: Site, manifest: Manifest) -> Comparison:
 
 
 def _own(item: Json) -> Json:
-    """An object without what the server writes itself."""
+    """Return an object without the server's own fields."""
     head = {key: value for key, value in item["metadata"].items() if key not in _SERVERS_OWN}
     parts = {key: value for key, value in item.items() if key not in ("status", "metadata")}
     if item["kind"] == CONFIG_MAP.name:
@@ -98,7 +96,7 @@ def _own(item: Json) -> Json:
 
 
 def _opened(text: str) -> Any:
-    """What a file of a config map holds, where it is JSON as the spec is; else its text."""
+    """Parse a config map's file if it is JSON, such as the spec. Otherwise return its text."""
     with suppress(ValueError):
         return parse_json(text)
     return text

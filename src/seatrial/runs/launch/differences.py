@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two pieces of plain data, field by field."""
+"""The differences between two values of plain data, field by field."""
 
 import json
 from collections.abc import Iterator
@@ -10,21 +10,19 @@ from typing import Any
 from seatrial.secrets.redaction import name_in, redact_entry, redact_tree
 
 ABSENT = object()
-"""Stands for a field that is not there; nothing itself is a value."""
+"""Marks a missing field, because None is a value."""
 _LONGEST = 120
-"""Characters of a value that are shown."""
+"""The maximum length of a printed value."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """One field that differs."""
-
     path: str
     """The field, such as `spec.template.spec.containers[pytorch].image`."""
     before: Any
-    """What it was; ABSENT when it was not there."""
+    """The old value. ABSENT if the field is new."""
     after: Any
-    """What it would be; ABSENT when it would be gone."""
+    """The new value. ABSENT if the field is removed."""
 
     def __str__(self) -> str:
         """`training.tokens: 10 → 20`, `+ path: value`, or `- path: value`."""
@@ -35,18 +33,18 @@ class FieldDifference:
         return f"~ {self.path}: {_shown(self.before)} → {_shown(self.after)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The difference as plain data; a side that is absent is left out."""
+        """Return the difference as plain data, without a side that is absent."""
         sides = {"before": self.before, "after": self.after}
         return {"path": self.path} | {k: v for k, v in sides.items() if v is not ABSENT}
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[FieldDifference]:
-    """Every leaf that differs, in the order of the fields."""
+    """Return every leaf that differs, in the order of the fields."""
     return list(_walk(before, after, path))
 
 
 def _walk(before: Any, after: Any, path: str, name: str = "") -> Iterator[FieldDifference]:
-    """Yield the leaves that differ, without secrets; `name` is what the value is called."""
+    """Yield the leaves that differ, redacted. `name` is the key under which the value is stored."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys((*before, *after)):
             place = f"{path}.{key}" if path else str(key)
@@ -61,7 +59,7 @@ def _walk(before: Any, after: Any, path: str, name: str = "") -> Iterator[FieldD
 def _walk_lists(
     before: list[Any], after: list[Any], path: str, name: str
 ) -> Iterator[FieldDifference]:
-    """Entries with names are compared by name, others by place."""
+    """Compare entries by name if they have one, otherwise by index."""
     old, new = _by_name(before), _by_name(after)
     for key in dict.fromkeys((*old, *new)):
         one, other = old.get(key, ABSENT), new.get(key, ABSENT)
@@ -70,7 +68,7 @@ def _walk_lists(
             and one != other
             and (isinstance(one, str) or isinstance(other, str))
         ):
-            # A word of a command may be a secret because of the word before it.
+            # An argument may be a secret because of the argument before it.
             one = redact_entry(before, key, name) if key in old else ABSENT
             other = redact_entry(after, key, name) if key in new else ABSENT
             yield FieldDifference(f"{path}[{key}]", one, other)
@@ -79,7 +77,7 @@ def _walk_lists(
 
 
 def _by_name(entries: list[Any]) -> dict[str | int, Any]:
-    """The entries by their names when each has one of its own, else by their numbers."""
+    """Return the entries by name if all names are unique, otherwise by index."""
     names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
     if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
         return {str(name): entry for name, entry in zip(names, entries, strict=True)}

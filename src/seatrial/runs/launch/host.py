@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Launching on this host, without Kubernetes: torchrun in the background, by the same commands."""
+"""Launch on this host without Kubernetes: torchrun in the background."""
 
 import json
 import os
@@ -52,7 +52,7 @@ _OF_PODS = (
     RenderCode.UNKNOWN_IMAGE,
     *(RenderCode.VOLUME, RenderCode.MOUNT, RenderCode.LOCATION),
 )
-"""Rules about manifests, images and volumes, of which torchrun on a host has none."""
+"""Rules about manifests, images and volumes, which torchrun on a host does not use."""
 
 
 def _refuse_plan(plan: Plan, catalog: Catalog, place: Place) -> None:
@@ -71,7 +71,7 @@ def _of_processes(found: list[Finding]) -> list[Finding]:
 
 
 def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
-    """The newest checkpoint of the run, where it cannot be loaded into what the spec has become."""
+    """Report the run's newest checkpoint if the spec can no longer load it."""
     if not Path(plan.checkpoint_location).is_dir():
         return []
     saved = checkpoints(place_at(plan.checkpoint_location))
@@ -87,11 +87,11 @@ def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
             RunCode.RESUME,
             Severity.ERROR,
             place("checkpoints.location"),
-            f"the run cannot go on from its checkpoint of step {newest.step:,}: {why.what} was "
-            f"{why.saved} and is {why.wanted} now.",
+            f"the run cannot resume from its checkpoint at step {newest.step:,}: {why.what} was "
+            f"{why.saved} and is now {why.wanted}.",
             why.wanted,
-            "Take that back; or give the run another name, with continue_from and, for another "
-            "length or learning rate, reset_schedule: true.",
+            "Revert this change. Or rename the run and set continue_from; to change the length or "
+            "the learning rate, also set reset_schedule: true.",
         )
     ]
 
@@ -102,10 +102,10 @@ def _several_nodes(plan: Plan, place: Place) -> Finding:
         RenderCode.OPERATOR,
         Severity.ERROR,
         place("cluster.nodes"),
-        f"the profile {profile} starts torchrun on this host, which is one node: the others would "
-        "be waited for in vain.",
+        f"the profile {profile} runs torchrun on this host only, which is one node. The other "
+        "nodes would never join.",
         str(nodes),
-        "Use cluster.nodes=1 with more processes_per_node, or a profile with Kubernetes.",
+        "Use cluster.nodes=1 with more processes_per_node, or a Kubernetes profile.",
     )
 
 
@@ -121,24 +121,24 @@ class HostBackend:
         return datetime.now(UTC)
 
     def refuse_unfit(self, wanted: Wanted) -> None:
-        """Refuse what needs pods or several nodes, and a checkpoint that cannot be resumed."""
+        """Reject plans that need pods or several nodes, or that cannot resume."""
         if wanted.readmitted:
-            raise UsageError("a run on this host leaves no node out, so none can be readmitted.")
+            raise UsageError("a run on this host excludes no nodes, so --readmit does not apply.")
         _refuse_plan(wanted.plan, wanted.catalog, wanted.place)
 
     @contextmanager
     def hold(self, wanted: Wanted) -> Iterator[None]:
-        """Keep others on this host away; on a shared file system, one elsewhere may be faster."""
+        """Lock out other launches on this host. Other hosts on a shared disk are not locked out."""
         _make_home(wanted)
         with self.run.held():
             yield
 
     def find(self, wanted: Wanted) -> FoundAttempts:
-        """Look at the ledger, and whether a supervisor runs."""
+        """Read the ledger, and look for a running supervisor."""
         ledger = self.run.read()
         newest, changed, active = ledger.newest, False, None
         if newest is not None:
-            # Of one whose record is damaged, the spec itself may be there.
+            # If the record is damaged, the spec itself may still be readable.
             if ledger.is_known(newest.number):
                 changed = newest.spec_digest != spec_digest(wanted.plan.spec)
             else:
@@ -150,7 +150,7 @@ class HostBackend:
         )
 
     def spec_changes(self, plan: Plan) -> list[FieldDifference]:
-        """What differs between the spec of the newest attempt and this one, field by field."""
+        """Compare the spec of the newest attempt with this one, field by field."""
         newest = max(self.run.numbers(), default=0)
         try:
             before = read_json(self.run.file(newest, "spec"))
@@ -159,14 +159,14 @@ class HostBackend:
         return differences(before, json.loads(spec_text(plan.spec)))
 
     def end_previous(self, found: FoundAttempts, end: End | None) -> None:
-        """Let the supervisor of the attempt before save and end, and note the end."""
+        """Let the previous attempt save and exit, and record its end."""
         if found.active is not None:
             stop_here(self.run)
         if end is not None and found.ledger.newest is not None:
             self.run.end(found.ledger.newest.number, end)
 
     def submit(self, wanted: Wanted, record: AttemptRecord, *, is_begun: bool) -> Submitted:
-        """Write the attempt down, and start its supervisor."""
+        """Record the attempt and start its supervisor."""
         run, number, plan = self.run, record.number, wanted.plan
         scene = _scene(wanted, number, record.submission)
         python = worker_python(ENGINES[plan.spec.engine.name])
@@ -180,22 +180,22 @@ class HostBackend:
         return Submitted(KIND, 1)
 
     def outrun(self, run: str) -> UsageError:
-        """The error that is told when all tries are used up."""
+        """Return the error after the last try."""
         return UsageError(
             f"others launched {run} at the same time, {TRIES} times in a row. "
-            "See seatrial status, and launch again."
+            "Check seatrial status, and launch again."
         )
 
 
 def _make_home(wanted: Wanted) -> None:
-    """Make the directory of the run's own files, before anything else is written."""
+    """Create the directory for the run's files before anything else is written."""
     home = _scene(wanted, 1).home
     try:
         Path(home).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{home}, where the run's files go, cannot be made: {error.strerror}. "
-            "Give a directory of yours: cluster.storage.mount=DIR."
+            f"cannot create {home} for the run's files: {error.strerror}. "
+            "Use a directory that you can write to: cluster.storage.mount=DIR."
         ) from None
 
 
@@ -205,11 +205,11 @@ def _scene(wanted: Wanted, number: int, submission: str = "") -> Scene:
 
 
 def _start(run: LocalRun, number: int) -> None:
-    """Start the supervisor of an attempt, and wait until it holds its lock or has ended."""
+    """Start the supervisor of an attempt, and wait until it holds its lock or has exited."""
     words = [sys.executable, "-m", SUPERVISOR, str(run.file(number, "task").resolve())]
     with open_append(run.file(number, "log")) as log:
-        # It goes into the background by itself, and this returns.
-        subprocess.run(  # noqa: S603  (our own words, no shell)
+        # The supervisor forks into the background, so this returns.
+        subprocess.run(  # noqa: S603  (our own argv, no shell)
             words,
             env=os.environ | {"PYTHONPATH": _own_path()},
             stdin=subprocess.DEVNULL,
@@ -225,18 +225,18 @@ def _start(run: LocalRun, number: int) -> None:
     run.end(
         number, End(utc(datetime.now(UTC)), AttemptOutcome.FAILED, "its supervisor did not start")
     )
-    raise UsageError(f"the run did not start. See {run.file(number, 'log')}.")
+    raise UsageError(f"the run did not start. Read the log: {run.file(number, 'log')}.")
 
 
 def _own_path() -> str:
-    """The search path by which the supervisor finds this Seatrial."""
+    """Return the PYTHONPATH with which the supervisor finds this Seatrial."""
     return os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
 
 
 def _words(scene: Scene, python: str) -> tuple[str, ...]:
-    """The command of a pod, with this host's Pythons and a port that is free here.
+    """Return a pod's command with this host's Pythons and a free port.
 
-    The supervisor runs in the Python of this command, and starts torchrun in that of the worker.
+    The supervisor uses the Python of this process, and starts torchrun with the worker's Python.
     """
     command = training_command(scene, PodRendezvous(0, LOOPBACK), f"{scene.home}/supervisor")
     with socket.create_server((LOOPBACK, 0)) as free:

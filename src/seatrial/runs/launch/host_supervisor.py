@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.runs.launch.host_supervisor FILE`: one attempt on this host, to its end.
+"""`python -m seatrial.runs.launch.host_supervisor FILE`: run one attempt on this host.
 
-Does what a cluster does for a pod: starts the supervisor of its processes, passes on the wish to
-end, and writes down how the attempt ended. It outlives the command that launched it. Restarts,
-hangs and leftovers are the business of `seatrial.worker.supervisor`, here as in a pod.
+Does what a cluster does for a pod: starts the supervisor of the processes, forwards SIGTERM, and
+records how the attempt ended. It outlives the command that launched it. As in a pod,
+`seatrial.worker.supervisor` handles restarts, hangs and leftover processes.
 """
 
 import json
@@ -25,56 +25,55 @@ from seatrial.runs.ledger.ledger import AttemptOutcome, End, utc
 from seatrial.storage.state_files import decode, open_append, read_json
 
 TETHER_MODULE = "seatrial.worker.supervisor.parent_death"
-"""What makes a program end with whoever started it."""
+"""The module that kills a program when its parent dies."""
 LOCK_SECONDS = 10.0
-"""How long others may look at the lock before it is taken for held by another supervisor."""
+"""How long to retry the lock, which readers hold briefly, before another supervisor must hold
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostTask:
-    """What is to be run."""
+    """The command of an attempt."""
 
     number: int
     words: tuple[str, ...]
     environment: dict[str, str]
-    """Variables that it needs besides those of the one who launched it."""
+    """Variables in addition to the launcher's environment."""
     grace_seconds: float
-    """How long it may take to save when it is asked to end."""
+    """How long it may take to save after SIGTERM."""
 
     def to_text(self) -> str:
-        """The task as JSON."""
         return json.dumps(asdict(self))
 
 
 class HostSupervisor:
-    """Runs a task to its end."""
+    """Runs a task until it exits."""
 
     def __init__(self, run: LocalRun, task: HostTask) -> None:
-        """Keep what is to be run."""
         self._run = run
         self._task = task
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def stop(self, _: int = 0, __: FrameType | None = None) -> None:
-        """Ask the processes to save and end."""
+        """Ask the processes to save and exit."""
         self._stopping = True
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
     def work(self) -> AttemptOutcome:
-        """Run it, and write down how it ended."""
+        """Run the task, and record how it ended."""
         code, outcome = self._once(), AttemptOutcome.FAILED
         if self._stopping and code != 0:
             outcome = AttemptOutcome.STOPPED
         elif code == 0:
             outcome = AttemptOutcome.SUCCEEDED
-        reason = f"torchrun ended with {code}" if outcome is AttemptOutcome.FAILED else ""
+        reason = f"torchrun exited with {code}" if outcome is AttemptOutcome.FAILED else ""
         self._moved().end(self._task.number, End(utc(datetime.now(UTC)), outcome, reason))
         return outcome
 
     def _moved(self) -> LocalRun:
-        """The run where its directory is now: a person may have moved it since the start."""
+        """Return the run at its current directory, which may have been moved since the start."""
         lock = self._run.file(self._task.number, "lock").name
         for path, held in open_files(os.getpid()):
             if path.name == lock and held.st_nlink:
@@ -82,13 +81,13 @@ class HostSupervisor:
         return self._run
 
     def _once(self) -> int:
-        """Run the supervisor of the processes; its exit code is theirs."""
+        """Run the supervisor of the processes. Its exit code is theirs."""
         mark = new_mark()
         environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
-        # Killed, this process takes them with it: nobody would know of them any more.
+        # If this process is killed, they must die too: no command could find them.
         tether = (sys.executable, "-m", TETHER_MODULE, str(os.getpid()))
         with open_append(self._run.file(self._task.number, "log")) as log:
-            self._process = subprocess.Popen(  # noqa: S603  (our own words, no shell)
+            self._process = subprocess.Popen(  # noqa: S603  (our own argv, no shell)
                 (*tether, *self._task.words),
                 env=environment | {MARK: mark},
                 stdin=subprocess.DEVNULL,
@@ -103,10 +102,10 @@ class HostSupervisor:
         return code
 
     def _wait(self) -> int:
-        """Wait for the processes; those that do not end in their grace are killed."""
+        """Wait for the processes, and kill them after their grace period."""
         process, asked = self._process, 0.0
         if process is None:
-            raise RuntimeError("nothing was started")
+            raise RuntimeError("no process was started")
         while True:
             try:
                 return process.wait(timeout=0.5)
@@ -124,21 +123,22 @@ def main(file: str) -> int:
     run = LocalRun(path.parent)
     if os.fork():
         return 0
-    # No terminal, and no child of whoever launched: it lives on without them.
+    # Detach from the terminal and the launcher, to outlive them.
     os.setsid()
     with open_append(run.file(task.number, "lock")) as lock:
         if not lock_within(lock.fileno(), LOCK_SECONDS):
             return 1
-        # Held until the process has ended: it is known by this lock.
+        # Keep the lock until the process exits: it identifies the supervisor.
         os.dup(lock.fileno())
-        # A launch that came between has given this attempt up already.
+        # Another launch may have given this attempt up in the meantime.
         if run.file(task.number, "end").exists():
             return 1
         supervisor = HostSupervisor(run, task)
         signal.signal(signal.SIGTERM, supervisor.stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # Whoever reads this may ask it to end at once.
+        # A reader of this number may send SIGTERM immediately, so write it after the handlers are
+        # set.
         lock.truncate(0)
         lock.write(str(os.getpid()).encode())
         return 0 if supervisor.work() is AttemptOutcome.SUCCEEDED else 1

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Launching into a cluster: bring it from what there is to one job of the run, once.
+"""Launch in a cluster: create exactly one job of the run.
 
-The order makes it safe to die anywhere: an attempt is written into the ledger, then what the job
-needs is applied, then the job is created under the run's name, which the API server gives once.
+The order makes an interruption safe at any point: record the attempt in the ledger, apply the
+objects that the job needs, then create the job under the run's name, which the API server allows
+only once.
 """
 
 import json
@@ -43,11 +44,11 @@ from seatrial.runs.stop import end_job, wait_for_earlier_pods
 from seatrial.storage.state_files import DamagedError, parse_json
 
 UNSEEN = "must be created before"
-"""What Trainer's webhook says of a runtime that it does not see."""
+"""Part of the error of Trainer's webhook for a runtime that it cannot see yet."""
 SEEN_SECONDS = 10.0
-"""How long something that was applied may be unseen."""
+"""How long an applied object may be invisible."""
 SEEN_PAUSE = 0.5
-"""Seconds between two tries."""
+"""The pause between two tries."""
 _REFUSALS = (
     ClusterCode.DENIED,
     ClusterCode.INVALID,
@@ -56,7 +57,7 @@ _REFUSALS = (
     ClusterCode.CONFLICT,
     RunCode.NOT_OURS,
 )
-"""Errors after which it is certain that there is no job."""
+"""Errors after which certainly no job exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class ClusterBackend:
         return self.site.now
 
     def refuse_unfit(self, wanted: Wanted) -> None:
-        """Refuse what cannot be rendered, what the account may not, and names that are taken."""
+        """Reject plans that cannot be rendered, missing permissions, and names that are taken."""
         first = _rendered(wanted, Attempt(code_digest=own_digest()))
         refuse_denied(self.site, first)
         taken = taken_names(self.site, wanted.plan, first.manifests)
@@ -89,11 +90,11 @@ class ClusterBackend:
             raise FindingsError(taken)
 
     def hold(self, wanted: Wanted) -> AbstractContextManager[None]:
-        """Nobody is kept away: the ledger and the name of the job are given once."""
+        """Take no lock: the API server ensures that ledger entries and job names are unique."""
         return nullcontext()
 
     def find(self, wanted: Wanted) -> ObservedAttempts:
-        """Look at the job, its pods and the ledger; raises for a job that is not ours."""
+        """Read the job, its pods and the ledger. Raises for a job that belongs to another owner."""
         site, digest = self.site, spec_digest(wanted.plan.spec)
         observed = observe(site.api, site.namespace, wanted.plan.spec.name)
         refuse_foreign(observed)
@@ -117,7 +118,7 @@ class ClusterBackend:
         )
 
     def spec_changes(self, plan: Plan) -> list[FieldDifference]:
-        """What differs between the spec in the cluster and this one, field by field."""
+        """Compare the spec in the cluster with this one, field by field."""
         site, run, there = self.site, plan.spec.name, None
         for name in (part_name(run, SPEC_PART), older_part_name(run, SPEC_PART)):
             found = objects.read(site.api, CONFIG_MAP, site.namespace, name)
@@ -130,7 +131,7 @@ class ClusterBackend:
         return differences(before, json.loads(spec_text(plan.spec)))
 
     def end_previous(self, found: ObservedAttempts, end: End | None) -> None:
-        """Delete the job of the attempt before, and wait until no pod of it can save any more."""
+        """Delete the job of the previous attempt, and wait until none of its pods can save."""
         site, observed = self.site, found.observed
         if end is not None and observed.job is not None:
             end_job(site, observed.job, end)
@@ -140,7 +141,7 @@ class ClusterBackend:
             wait_for_earlier_pods(site, observed.run, observed.ledger)
 
     def submit(self, wanted: Wanted, record: AttemptRecord, *, is_begun: bool) -> Submitted | None:
-        """Write the attempt into the ledger, and make its objects, the job last."""
+        """Record the attempt in the ledger and create its objects, the job last."""
         site, run, number = self.site, wanted.plan.spec.name, record.number
         attempt = Attempt(number, record.excluded_nodes, own_digest(), record.submission)
         made = _rendered(wanted, attempt)
@@ -149,7 +150,7 @@ class ClusterBackend:
         try:
             is_ours = _make(site, made, number, run)
         except FindingsError as error:
-            # After an answer that was lost, the job may be there: then the attempt goes on.
+            # If a response was lost, the job may exist. The attempt then continues.
             if error.findings[0].code in _REFUSALS:
                 reason = f"not submitted: {error.findings[0].rule}"
                 site.ledgers.end(run, number, End(utc(site.now), AttemptOutcome.FAILED, reason))
@@ -160,12 +161,12 @@ class ClusterBackend:
         return Submitted(kind, count, tuple(made.findings))
 
     def outrun(self, run: str) -> ClusterError:
-        """The conflict that is told when all tries are used up."""
+        """Return the conflict after the last try."""
         return ConflictError(
             ClusterCode.CONFLICT,
             f"{self.namespace}/{run}",
             f"others launched this run at the same time, {TRIES} times in a row.",
-            "See seatrial status, and launch again.",
+            "Check seatrial status, and launch again.",
         )
 
 
@@ -174,7 +175,7 @@ def _rendered(wanted: Wanted, attempt: Attempt) -> Rendering:
 
 
 def _make(site: Site, rendering: Rendering, number: int, run: str) -> bool:
-    """Make what the job needs, then the job; True if the job that is there is of this attempt."""
+    """Create the objects and the job. True if the existing job is of this attempt."""
     *needed, job = rendering.manifests
     made = [create_or_apply(site, run, manifest) for manifest in needed]
     site.ledgers.note_objects(run, made)
@@ -183,11 +184,11 @@ def _make(site: Site, rendering: Rendering, number: int, run: str) -> bool:
 
 
 def _create(site: Site, job: Manifest, number: int) -> bool:
-    """Create the job; whether the one that is there is of this attempt."""
+    """Create the job. True if the existing job is of this attempt."""
     try:
         _create_once_seen(site, job)
     except ConflictError:
-        # It exists: made by the try before, whose answer was lost, or by somebody else.
+        # It exists: created by an earlier try whose response was lost, or by somebody else.
         there = find_job(site.api, site.namespace, job["metadata"]["name"])
         if there is None:
             return False
@@ -200,13 +201,13 @@ def _create(site: Site, job: Manifest, number: int) -> bool:
 
 
 def _create_once_seen(site: Site, job: Manifest) -> None:
-    """Create the job, once its operator has seen what it needs."""
+    """Create the job once its operator can see the objects that it needs."""
     until = site.clock() + SEEN_SECONDS
     while True:
         try:
             objects.create(site.api, job)
         except DeniedError as error:
-            # Trainer's webhook asks a cache, which may lack what was applied a moment ago.
+            # Trainer's webhook reads a cache, which may not have the newest objects yet.
             if UNSEEN not in error.findings[0].value or site.clock() >= until:
                 raise
             site.sleep(SEEN_PAUSE)
@@ -215,7 +216,7 @@ def _create_once_seen(site: Site, job: Manifest) -> None:
 
 
 def refuse_denied(site: Site, rendering: Rendering) -> None:
-    """Refuse with everything that the account lacks, before anything is touched."""
+    """Raise with every missing permission before anything is changed."""
     *needed, job = [kind_of(manifest) for manifest in rendering.manifests]
     wanted = {(verb, kind) for kind in needed for verb in ("get", "create", "patch")}
     wanted |= {(verb, job) for verb in ("get", "create", "delete")}
@@ -229,8 +230,8 @@ def refuse_denied(site: Site, rendering: Rendering) -> None:
         raise DeniedError(
             ClusterCode.DENIED,
             f"namespace {site.namespace}",
-            f"launching takes rights that the account lacks there: {', '.join(denied)}.",
-            "Let an administrator bind the role seatrial-launcher: charts/seatrial, or "
-            "seatrial render --part admin.",
+            f"the account lacks permissions to launch: {', '.join(denied)}.",
+            "Ask an administrator to bind the role seatrial-launcher (charts/seatrial, or "
+            "seatrial render --part admin).",
             ", ".join(denied),
         )

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Launching a run, wherever it runs: look, decide, let a change be confirmed, submit once.
+"""Launch a run on any backend: observe, decide, confirm changes, submit once.
 
-A backend looks and acts (`kubernetes.py`, `host.py`); `decision.py` decides.
+The backends (`kubernetes.py`, `host.py`) observe and act, and `decision.py` decides.
 """
 
 from collections.abc import Callable
@@ -25,102 +25,101 @@ from seatrial.runs.launch.differences import FieldDifference
 from seatrial.runs.ledger.ledger import AttemptRecord, AttemptTakenError, End, utc
 
 Confirm = Callable[[list[FieldDifference]], bool]
-"""Asked whether a changed spec shall take the place of the one before."""
+"""Returns True to replace the launched spec with a changed one."""
 TRIES = 5
-"""How often somebody else may be in the way."""
+"""The number of tries when other launches interfere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a launch has done."""
+    """The result of a launch."""
 
     run: str
     """The run's name."""
     attempt: int
-    """The attempt that is there now."""
+    """The current attempt."""
     is_new: bool
-    """Whether this launch has begun it."""
+    """True if this launch started it."""
     why: str
-    """Why it was, or was not."""
+    """The reason for starting it, or for not starting it."""
     kind: str
-    """The kind of job."""
+    """The kind of its job, such as `PyTorchJob`."""
     objects: int
-    """Objects that were applied; 0 when nothing was done."""
+    """The number of applied objects. 0 if the launch had no effect."""
     excluded_nodes: tuple[str, ...] = ()
-    """Nodes that the attempt stays away from."""
+    """Nodes that the attempt avoids."""
     findings: tuple[Finding, ...] = ()
-    """Warnings of the rendering."""
+    """Warnings of the renderer."""
     namespace: str = ""
-    """The namespace of the cluster where it is; empty on this host."""
+    """The namespace in the cluster. Empty on this host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be launched."""
+    """The run to launch."""
 
     plan: Plan
     catalog: Catalog
     place: Place = unnamed_place
-    """Where fields of the spec stand."""
+    """Maps fields of the spec to their lines."""
     readmitted: tuple[str, ...] = ()
-    """Nodes that an earlier attempt left out and that are mended: the next one may use them."""
+    """Repaired nodes that an earlier attempt excluded, and that the next one may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What a backend made of an attempt."""
+    """A submitted attempt."""
 
     kind: str
-    """The kind of job."""
     objects: int
-    """Objects that were applied."""
+    """The number of applied objects."""
     findings: tuple[Finding, ...] = ()
-    """Warnings of the rendering."""
+    """Warnings of the renderer."""
 
 
 class LaunchBackend[Found: FoundAttempts](Protocol):
-    """Where a run is launched: a namespace of a cluster, or this host."""
+    """The place to launch a run: a namespace of a cluster, or this host."""
 
     @property
     def namespace(self) -> str:
-        """The namespace of the cluster; empty on this host."""
+        """The namespace in the cluster. Empty on this host."""
 
     @property
     def now(self) -> datetime:
-        """The time of day."""
+        """The current time."""
 
     def refuse_unfit(self, wanted: Wanted) -> None:
-        """Raise with every reason why the run cannot be launched, before anything is touched."""
+        """Raise with every reason why the run cannot be launched, before anything is changed."""
 
     def hold(self, wanted: Wanted) -> AbstractContextManager[None]:
-        """Keep other launches of the run away, as far as that is possible."""
+        """Lock out other launches of the run, if possible."""
 
     def find(self, wanted: Wanted) -> Found:
-        """Look at what there is of the run."""
+        """Read the current state of the run."""
 
     def spec_changes(self, plan: Plan) -> list[FieldDifference]:
-        """What differs between the spec that was launched and this one, field by field."""
+        """Compare the launched spec with this one, field by field."""
 
     def end_previous(self, found: Found, end: End | None) -> None:
-        """End what is left of the attempt before, and note its end unless that is None."""
+        """End the previous attempt. Record its end unless that is None."""
 
     def submit(self, wanted: Wanted, record: AttemptRecord, *, is_begun: bool) -> Submitted | None:
-        """Write an attempt down unless it is begun, and start it; None if another was faster.
+        """Record an attempt unless that is done, and start it. None if another launch was faster.
 
-        Raises AttemptTakenError if another launch wrote one of this number down before.
+        Raises AttemptTakenError if another launch has recorded an attempt with this number.
         """
 
     def outrun(self, run: str) -> SeatrialError:
-        """The error for a run that others launched at the same time, again and again."""
+        """Return the error for a run that others keep launching at the same time."""
 
 
 def launch[Found: FoundAttempts](
     backend: LaunchBackend[Found], wanted: Wanted, confirm: Confirm
 ) -> Launched:
-    """Make sure that the run is there once, as its spec says.
+    """Ensure that the run exists once, as specified.
 
-    Raises FindingsError when it cannot be launched, and when the spec has changed and `confirm`
-    says no; ClusterError when the cluster refuses.
+    Raises FindingsError if it cannot be launched, or if the spec changed and `confirm` returns
+    False. Raises ClusterError if the cluster rejects it.
     """
     backend.refuse_unfit(wanted)
     with backend.hold(wanted):
@@ -144,7 +143,7 @@ def _launch_held[Found: FoundAttempts](
         decision = _readmit(decision, wanted.readmitted)
         if decision.asks:
             changes = backend.spec_changes(wanted.plan)
-            # Another launch may have submitted another spec since the last question.
+            # Another launch may have submitted another spec since the confirmation.
             if changes != agreed and not confirm(changes):
                 raise FindingsError([_changed(wanted, changes, found.phrases.changed_fix)])
             agreed = changes
@@ -168,13 +167,13 @@ def _launch_held[Found: FoundAttempts](
 
 
 def _readmit(decision: LaunchDecision, nodes: tuple[str, ...]) -> LaunchDecision:
-    """The decision without nodes that are mended; the attempts after it leave them in too."""
+    """Readmit repaired nodes. Later attempts use them too."""
     unknown = [name for name in nodes if name not in decision.excluded_nodes]
     if unknown:
-        left_out = ", ".join(decision.excluded_nodes) or "no node"
+        left_out = ", ".join(decision.excluded_nodes) or "none"
         raise UsageError(
-            f"{', '.join(unknown)} is not left out of attempt {decision.number}, so it cannot be "
-            f"readmitted. Left out: {left_out}."
+            f"attempt {decision.number} does not exclude {', '.join(unknown)}, so --readmit does "
+            f"not apply. Excluded nodes: {left_out}."
         )
     left = tuple(name for name in decision.excluded_nodes if name not in nodes)
     return replace(decision, excluded_nodes=left)
@@ -183,7 +182,7 @@ def _readmit(decision: LaunchDecision, nodes: tuple[str, ...]) -> LaunchDecision
 def _record(
     found: FoundAttempts, plan: Plan, decision: LaunchDecision, now: datetime
 ) -> AttemptRecord:
-    """The record of the attempt to be submitted; of one that is begun, the one that is there."""
+    """Return the record of the attempt: the existing one if it is already recorded."""
     there = found.ledger.attempt(decision.number) if decision.is_begun else None
     if there is not None:
         return replace(there, excluded_nodes=decision.excluded_nodes)
@@ -200,12 +199,12 @@ def _record(
 
 
 def _changed(wanted: Wanted, changes: list[FieldDifference], fix: str) -> Finding:
-    listed = "; ".join(map(str, changes[:20])) or "no field that the launched spec shows"
+    listed = "; ".join(map(str, changes[:20])) or "no field of the stored spec differs"
     return Finding(
         RunCode.CHANGED,
         Severity.ERROR,
         wanted.place("name"),
-        f"{wanted.plan.spec.name} was launched with another spec: {listed}.",
+        f"{wanted.plan.spec.name} was launched with a different spec: {listed}.",
         wanted.plan.spec.name,
         fix,
     )

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on this host: a directory for each, and in it files that are written once each.
+"""Runs on this host: one directory per run, with files that are written once.
 
-An attempt is a file that only one call can create, its end another. Whoever supervises an attempt
-holds a lock for as long as it lives, so that nobody has to trust a process number.
+An attempt is a file that only one call can create, and its end is another file. The supervisor of
+an attempt holds a lock while it lives, so no command has to trust a process id.
 """
 
 import fcntl
@@ -47,30 +47,30 @@ from seatrial.storage.state_files import (
 )
 
 WORK = ".seatrial"
-"""The directory beside a spec that holds what Seatrial keeps."""
+"""The directory next to a spec for Seatrial's state."""
 ATTEMPTS = "attempts"
 LAUNCH_LOCK = "launch.lock"
-"""Held by the one call that may begin an attempt, or delete all."""
+"""Held by the one call that may start an attempt or delete the run."""
 LOCK_SECONDS = 120.0
-"""How long a call waits for another that launches the same run."""
+"""How long a call waits for another launch of the same run."""
 START_SECONDS = 30.0
 """How long the supervisor of an attempt may take to start."""
 SUPERVISOR = "seatrial.runs.launch.host_supervisor"
-"""The module that supervises an attempt: its command line ends with this and the attempt's task."""
+"""The supervisor's module. Its argv ends with this and the attempt's task file."""
 KIND = "torchrun"
-"""What stands where a job's kind does."""
+"""Shown in place of a job's kind."""
 _PAUSE_SECONDS = 0.02
 _ATTEMPT_FILE = re.compile(r"(\d{5})\.(?:record|task)")
-"""The two files that every attempt has: one of them is enough to know of it."""
+"""The two files of every attempt. One of them is enough to detect it."""
 LAST_ATTEMPT = 99_999
-"""A higher number would not fit into the names of files."""
+"""A higher number does not fit into the file names."""
 _LONGEST_NUMBER = 9
-"""Digits of a process number: Linux has at most 2**22 of them."""
+"""The maximum digits of a process id: Linux allows at most 2**22."""
 _RECORD_FIX = (
     "Stop the run if it is running (seatrial stop). Then restore the file from a backup, or delete "
     "the files of this attempt."
 )
-_END_FIX = "Delete the file: how the attempt ended is unknown then. No command needs it."
+_END_FIX = "Delete the file. The outcome of the attempt is then unknown; no command needs it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +78,18 @@ class LocalRun:
     """One run on this host."""
 
     directory: Path
-    """Where its attempts are written down."""
+    """The directory of its attempts."""
 
     @property
     def name(self) -> str:
         return self.directory.parent.name
 
     def file(self, number: int, kind: str) -> Path:
-        """A file of an attempt: its record, its end, its log, its lock, what it runs."""
+        """Return a file of an attempt: its record, end, log, lock, spec or task."""
         return self.directory / f"{number:05}.{kind}"
 
     def numbers(self) -> list[int]:
-        """The attempts that there are files of, damaged or not."""
+        """Return the attempts that have files, damaged or not."""
         try:
             names = os.listdir(self.directory)
         except OSError:
@@ -98,7 +98,7 @@ class LocalRun:
         return sorted(number for number in found if number > 0)
 
     def read(self) -> Ledger:
-        """The attempts; a record or an end that is damaged becomes a finding."""
+        """Read the attempts. A damaged record or end becomes a finding."""
         attempts: list[AttemptRecord] = []
         damage: list[Finding] = []
         unknown: set[int] = set()
@@ -123,7 +123,7 @@ class LocalRun:
         return Ledger(tuple(attempts), tuple(damage), frozenset(unknown))
 
     def add(self, record: AttemptRecord) -> None:
-        """Begin an attempt; raises AttemptTakenError when its number is taken."""
+        """Start an attempt. Raises AttemptTakenError if its number is taken."""
         if record.number > LAST_ATTEMPT:
             raise UsageError(
                 f"{self.file(LAST_ATTEMPT, 'record')}: no attempt can follow number "
@@ -135,10 +135,10 @@ class LocalRun:
         except FileExistsError:
             raise AttemptTakenError(str(record.number)) from None
         except OSError as error:
-            raise UsageError(f"{self.directory} cannot be written: {error.strerror}.") from None
+            raise UsageError(f"cannot write {self.directory}: {error.strerror}.") from None
 
     def end(self, number: int, end: End) -> None:
-        """Note the end of an attempt, unless one is noted that can be read."""
+        """Record the end of an attempt, unless a readable one exists."""
         path, text = self.file(number, "end"), json.dumps(asdict(end))
         try:
             create_state(path, text)
@@ -146,16 +146,16 @@ class LocalRun:
             try:
                 self._end(number)
             except DamagedError:
-                # A directory in its place stays, and is told of.
+                # A directory in its place stays. Reading the ledger reports it.
                 with suppress(OSError):
                     write_state(path, text)
 
     def is_starting(self, attempt: AttemptRecord) -> bool:
-        """True if an attempt is written down and its supervisor is about to start."""
+        """True if an attempt is recorded and its supervisor is about to start."""
         if attempt.outcome is not None or not attempt.submitted:
             return False
         with suppress(OSError):
-            # Whoever holds it has written its number there.
+            # The supervisor writes its process id to the lock.
             if os.stat(self.file(attempt.number, "lock")).st_size > 0:
                 return False
         began = datetime.fromisoformat(attempt.submitted)
@@ -163,14 +163,14 @@ class LocalRun:
         return is_new and not self.supervisor(attempt.number)
 
     def supervisor(self, number: int) -> int:
-        """The process that supervises an attempt; 0 when none does, -1 when it cannot be seen."""
+        """Return the process id of an attempt's supervisor. 0 if none, -1 if not visible here."""
         return self.supervisors().get(number, 0)
 
     def supervisors(self, *, thorough: bool = False) -> dict[int, int]:
-        """The processes that supervise attempts of this run; -1 for one that cannot be seen here.
+        """Return the supervisors of this run by attempt. -1 for one that is not visible here.
 
-        A lock says whether there is one, and which. Either can be damaged, so that processes are
-        looked for by their command lines too: if an attempt has no end, or if `thorough`.
+        The lock shows if there is a supervisor, and its process id. As both can be damaged, this
+        also searches all command lines if an attempt has no end, or if `thorough` is set.
         """
         held = {number: self._lock_holder(number) for number in self.numbers()}
         found = {
@@ -186,7 +186,7 @@ class LocalRun:
         return found
 
     def is_supervisor(self, process: int, number: int) -> bool:
-        """True if a process supervises an attempt; without /proc there is only its number."""
+        """True if a process supervises an attempt. Without /proc, only its process id decides."""
         if process <= 1 or process == os.getpid():
             return False
         if not PROCESSES.is_dir():
@@ -195,7 +195,7 @@ class LocalRun:
         return self._supervised(process, words) == number if words else is_exiting(process)
 
     def _supervised(self, process: int, words: tuple[str, ...]) -> int:
-        """The attempt of this run that a process supervises; 0 when it does not."""
+        """Return the attempt of this run that a process supervises, or 0."""
         *before, task = words or ("",)
         if before[-1:] != [SUPERVISOR]:
             return 0
@@ -204,17 +204,17 @@ class LocalRun:
         return number if number and self._is_here(process, number, os.path.dirname(task)) else 0
 
     def _is_here(self, process: int, number: int, started_in: str) -> bool:
-        """True if the lock that a supervisor holds is the one of this directory.
+        """True if a supervisor's lock is the one in this directory.
 
-        Either directory may have been moved since it started, so its command line decides only if
-        its lock cannot be seen.
+        Either directory may have been moved since the start, so the command line decides only if
+        the lock is not visible.
         """
         lock, directory = self.file(number, "lock"), os.path.realpath(self.directory)
         for path, held in open_files(process):
             if path.name != lock.name:
                 continue
             if not held.st_nlink:
-                # Somebody deleted the lock: its last directory remains.
+                # The lock was deleted. Its path still shows the last directory.
                 return str(path.parent) == directory
             with suppress(OSError):
                 return os.path.samestat(held, lock.stat())
@@ -222,17 +222,18 @@ class LocalRun:
         return started_in == directory
 
     def _may_run(self, number: int) -> bool:
-        """True unless the attempt has an end that can be read."""
+        """True unless the attempt has a readable end."""
         with suppress(DamagedError):
             return self._end(number) is None
         return True
 
     def _lock_holder(self, number: int) -> int:
-        """The process that holds an attempt's lock; 0 when none does, -1 when it is unknown."""
+        """Return the process that holds an attempt's lock. 0 if none does, -1 if unknown."""
         try:
             with open_regular(self.file(number, "lock")) as lock:
                 try:
-                    # Shared, so that two who look do not take each other for the supervisor.
+                    # A shared lock, so that two readers do not mistake each other for the
+                    # supervisor.
                     fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     text = lock.read(_LONGEST_NUMBER + 1).strip()
@@ -244,7 +245,7 @@ class LocalRun:
 
     @contextmanager
     def held(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-        """Be the only one on this host that changes which attempts there are."""
+        """Hold the exclusive right on this host to add or delete attempts."""
         path = self.directory / LAUNCH_LOCK
         deadline = time.monotonic() + seconds
         while True:
@@ -253,21 +254,21 @@ class LocalRun:
                 lock = open_append(path)
             except OSError as error:
                 raise UsageError(
-                    f"{error.filename or path} cannot be written: {error.strerror}."
+                    f"cannot write {error.filename or path}: {error.strerror}."
                 ) from None
             with lock:
                 if not lock_within(lock.fileno(), deadline - time.monotonic()):
                     raise UsageError(
-                        f"another launch of {self.name} is under way on this host, for more than "
-                        f"{seconds:.0f} s. Wait until it has ended, or end it."
+                        f"another launch of {self.name} on this host has been running for over "
+                        f"{seconds:.0f} s. Wait for it, or stop it."
                     )
-                # Whoever held it before may have deleted the run, and the file with it.
+                # The previous holder may have deleted the run with this file.
                 if _is_at(lock.fileno(), path):
                     yield
                     return
 
     def _end(self, number: int) -> End | None:
-        """The noted end of an attempt; None while there is none. Raises DamagedError."""
+        """Return the recorded end of an attempt, or None. Raises DamagedError."""
         try:
             return end_of_text(read_state(self.file(number, "end")))
         except FileNotFoundError:
@@ -275,24 +276,24 @@ class LocalRun:
 
 
 def local_run(spec_directory: Path, name: str) -> LocalRun:
-    """The run of a name whose spec is in a directory."""
+    """Return the run of this name whose spec is in the directory."""
     return LocalRun(spec_directory / WORK / name / ATTEMPTS)
 
 
 def local_runs(spec_directory: Path) -> dict[str, LocalRun]:
-    """The runs on this host of the specs in a directory; a launch that began nothing made none."""
+    """Return the runs on this host with specs in the directory and at least one attempt."""
     found = sorted((spec_directory / WORK).glob(f"*/{ATTEMPTS}"))
     return {path.parent.name: LocalRun(path) for path in found if LocalRun(path).numbers()}
 
 
 def supervised_here(spec_directory: Path, name: str) -> LocalRun | None:
-    """A run that a process of this host supervises, even if all files of the run are gone."""
+    """Return a run that a process on this host supervises, even if all its files are gone."""
     run = LocalRun(spec_directory / WORK / name / ATTEMPTS)
     return run if run.supervisors(thorough=True) else None
 
 
 def lock_within(file: int, seconds: float) -> bool:
-    """Lock a file that others may look at in this moment; whether that was possible in time."""
+    """Lock a file, and retry while others read it. True if it was locked in time."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -306,7 +307,7 @@ def lock_within(file: int, seconds: float) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
+    """True if an open file is still the one at that path."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers as config maps beside their runs: one key for each attempt, written once each.
+"""Ledgers in config maps: one key per attempt, each written once.
 
-A change names the version that it was made from, so that of two who write at once the second
-reads again, and no attempt is lost.
+Every change names the version that it is based on. Of two concurrent writers, the second reads
+again, so no attempt is lost.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,12 +31,11 @@ from seatrial.runs.ownership import belongs_to, not_ours
 from seatrial.storage.state_files import DamagedError
 
 COMPONENT = "ledger"
-"""The component label of a ledger."""
+"""The value of the component label."""
 PART = "ledger"
-"""The part of a run that is its ledger."""
 _KEY = "attempt-"
 _OBJECT_KEY = "object."
-"""What keys begin with that hold the uid of an object of the run."""
+"""The prefix of keys that hold the uid of an object of the run."""
 _MOST_TRIES = 50
 _FIX = (
     "Stop the run if it is running (seatrial stop). Then remove this key from the config map "
@@ -45,12 +44,11 @@ _FIX = (
 
 
 def ledger_name(run: str) -> str:
-    """The name of a run's ledger."""
     return part_name(run, PART)
 
 
 def ledger_of(config_map: Json | None) -> Ledger:
-    """The ledger in a config map."""
+    """Parse the ledger in a config map."""
     data: dict[str, str] = (config_map or {}).get("data") or {}
     head = (config_map or {}).get("metadata") or {}
     records: dict[int, AttemptRecord] = {}
@@ -64,7 +62,7 @@ def ledger_of(config_map: Json | None) -> Ledger:
         number = int(digits) if is_key else 0
         try:
             if not number:
-                raise DamagedError("the key names no attempt")
+                raise DamagedError("the key is not an attempt number")
             records[number] = record_of(text, number)
         except DamagedError as error:
             where = f"ConfigMap {head.get('namespace', '')}/{head.get('name', '')}, data.{key}"
@@ -78,32 +76,29 @@ def ledger_of(config_map: Json | None) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLedgerStore:
-    """The ledgers of a namespace."""
-
     api: Api
     namespace: str
 
     def read(self, run: str) -> Ledger:
-        """The ledger of a run."""
         return ledger_of(self._config_map(run))
 
     def read_all(self) -> dict[str, Ledger]:
-        """The ledgers of all runs of the namespace."""
+        """Return the ledgers of all runs in the namespace."""
         selector = f"{COMPONENT_LABEL}={COMPONENT}"
         found, _ = objects.list_all(self.api, CONFIG_MAP, self.namespace, selector)
         named = [(str((e["metadata"].get("labels") or {}).get(RUN_LABEL)), e) for e in found]
         return {run: ledger_of(e) for run, e in named if belongs_to(e, run, _uids(e))}
 
     def add(self, run: str, record: AttemptRecord) -> None:
-        """Begin an attempt."""
+        """Start an attempt. Raises AttemptTakenError if its number is taken."""
         self._change(run, lambda ledger: _begun(ledger, record))
 
     def end(self, run: str, number: int, end: End) -> None:
-        """Note the end of an attempt."""
+        """Record the end of an attempt."""
 
         def ended(ledger: Ledger) -> AttemptRecord | None:
             there = ledger.attempt(number)
-            # A damaged record stays as it is: whoever restores it needs what is left of it.
+            # Leave a damaged record unchanged, so that it can still be restored.
             if there is None or there.outcome is not None or not ledger.is_known(number):
                 return None
             return there.finished(end)
@@ -111,13 +106,13 @@ class ClusterLedgerStore:
         self._change(run, ended)
 
     def note_objects(self, run: str, made: Iterable[Json]) -> None:
-        """Note which objects a launch has made or applied; a ledger that is gone stays gone."""
+        """Record the objects of a launch. Does not recreate a deleted ledger."""
         made = tuple(made)
         for left in range(_MOST_TRIES, 0, -1):
             there = self._config_map(run)
             if there is None or not made:
                 return
-            # Its own uid too: a copy of the ledger has another.
+            # Include the ledger's own uid: a copy of the ledger has another.
             data = {_object_key(each): str(each["metadata"]["uid"]) for each in (*made, there)}
             name, uid = there["metadata"]["name"], there["metadata"]["uid"]
             change: Json = {"metadata": {"uid": uid}, "data": data}
@@ -130,11 +125,11 @@ class ClusterLedgerStore:
                 return
 
     def objects_of(self, run: str) -> frozenset[str]:
-        """Return the uids of the objects that launches of a run have made."""
+        """Return the uids of the objects that launches of a run created."""
         return _uids(self._config_map(run) or {})
 
     def _config_map(self, run: str) -> Json | None:
-        """The ledger of a run, also under the name that an earlier version gave it."""
+        """Return the ledger of a run, also under the name that an earlier version used."""
         for name in (ledger_name(run), older_part_name(run, PART)):
             there = objects.read(self.api, CONFIG_MAP, self.namespace, name)
             if there is not None and belongs_to(there, run, _uids(there)):
@@ -142,7 +137,7 @@ class ClusterLedgerStore:
         return None
 
     def _change(self, run: str, decide: Callable[[Ledger], AttemptRecord | None]) -> None:
-        """Write what is decided from what is there, until nobody has written in between."""
+        """Write a record based on the current ledger. Retry on concurrent writes."""
         for left in range(_MOST_TRIES, 0, -1):
             there = self._config_map(run)
             record = decide(ledger_of(there))
@@ -165,7 +160,7 @@ class ClusterLedgerStore:
             return
 
     def _refuse_foreign(self, run: str) -> None:
-        """Raise if the ledger's name is taken by an object that does not belong to the run."""
+        """Raise if the ledger's name is taken by another owner's object."""
         there = objects.read(self.api, CONFIG_MAP, self.namespace, ledger_name(run))
         if there is not None and not belongs_to(there, run, _uids(there)):
             raise FindingsError([not_ours(CONFIG_MAP, self.namespace, there, run)])
@@ -183,20 +178,20 @@ class ClusterLedgerStore:
 
 
 def _uids(config_map: Json) -> frozenset[str]:
-    """The uids of objects that a ledger holds."""
+    """Return the uids of objects in a ledger."""
     data: dict[str, str] = config_map.get("data") or {}
     return frozenset(uid for key, uid in data.items() if key.startswith(_OBJECT_KEY))
 
 
 def _object_key(item: Json) -> str:
-    """The key of an object: its kind and its name."""
+    """Return the key of an object: its kind and name."""
     group = str(item["apiVersion"]).rpartition("/")[0]
     kind = f"{item['kind']}.{group}".rstrip(".")
     return f"{_OBJECT_KEY}{kind}.{item['metadata']['name']}"
 
 
 def _begun(ledger: Ledger, record: AttemptRecord) -> AttemptRecord | None:
-    """The record to write; nothing when an earlier try of the same call has written it."""
+    """Return the record to write. None if an earlier try of the same call has written it."""
     there = ledger.attempt(record.number)
     if there is None:
         return record

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of a run: every attempt, when it began, what it was, how it ended."""
+"""The ledger of a run: every attempt with its start, its inputs and its outcome."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -14,57 +14,53 @@ from seatrial.storage.state_files import DamagedError, decode, parse_json
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended."""
-
     SUCCEEDED = "succeeded"
     """All steps are done."""
     FAILED = "failed"
-    """It gave up after its restarts."""
+    """It failed after its restarts."""
     STOPPED = "stopped"
-    """Somebody stopped it."""
+    """A user stopped it."""
     REPLACED = "replaced"
-    """Another spec took its place."""
+    """A different spec replaced it."""
     GONE = "gone"
-    """Its job is not there any more, and nobody has noted why."""
+    """Its job disappeared without a recorded end."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One attempt, as the ledger has it."""
+    """The record of one attempt."""
 
     number: int
-    """Counted from 1."""
+    """Starts at 1."""
     submission: str
-    """Identity of the call that began it."""
+    """The id of the call that started it."""
     submitted: str
-    """When, in UTC."""
+    """The submission time in UTC."""
     operator: str
     spec_digest: str
-    """Identity of the spec."""
     plan_digest: str = ""
-    """Identity of the plan."""
     code_digest: str = ""
-    """Identity of the Seatrial that rendered it."""
+    """The digest of the Seatrial that rendered it."""
     excluded_nodes: tuple[str, ...] = ()
-    """Nodes that it stays away from."""
+    """Nodes that it avoids."""
     ended: str = ""
-    """When it ended, in UTC; empty while it goes on, as far as anybody has noted."""
+    """The end time in UTC. Empty if no end is recorded."""
     outcome: AttemptOutcome | None = None
     reason: str = ""
-    """Why, in words."""
+    """The reason for the outcome."""
     faulty_nodes: tuple[str, ...] = ()
-    """Nodes that failed the look before training; the next attempt stays away from them."""
+    """Nodes that failed the preflight check. The next attempt avoids them."""
 
     def __post_init__(self) -> None:
-        """Redact the reason: it may repeat what a pod or the cluster has said."""
+        """Redact the reason, which may quote a pod or the cluster."""
         object.__setattr__(self, "reason", redact(self.reason))
 
     def to_text(self) -> str:
-        """The record as one line."""
+        """Return the record as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def finished(self, end: "End") -> "AttemptRecord":
-        """The record with its end; the first end that was noted stays."""
+        """Add the end to the record. An existing end stays."""
         if self.outcome is not None:
             return self
         return replace(
@@ -78,19 +74,19 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended."""
+    """The end of an attempt."""
 
     when: str
-    """The time, in UTC."""
+    """The time in UTC."""
     outcome: AttemptOutcome
     reason: str = ""
-    """Why, in words."""
+    """The reason for the outcome."""
     faulty_nodes: tuple[str, ...] = ()
-    """Nodes that failed the look before training."""
+    """Nodes that failed the preflight check."""
 
 
 def record_of(text: str | bytes, number: int) -> AttemptRecord:
-    """The record of an attempt in a line; raises DamagedError."""
+    """Parse the record of an attempt. Raises DamagedError."""
     record = decode(AttemptRecord, parse_json(text))
     if record.number != number:
         raise DamagedError(f"it is the record of attempt {record.number}, not of {number}")
@@ -101,39 +97,39 @@ def record_of(text: str | bytes, number: int) -> AttemptRecord:
 
 
 def end_of_text(text: str | bytes) -> End:
-    """The end of an attempt in a line; raises DamagedError."""
+    """Parse the end of an attempt. Raises DamagedError."""
     end = decode(End, parse_json(text))
     refuse_bad_time(end.when, "when")
     return end
 
 
 def refuse_bad_time(text: str, field: str) -> None:
-    """Raise DamagedError if a text is not a time with its time zone."""
+    """Raise DamagedError unless the text is a time with a time zone."""
     try:
         known = datetime.fromisoformat(text).utcoffset() is not None
     except ValueError:
         known = False
     if not known:
-        raise DamagedError(f"{field} is {redact(text)[:40]!r}, which is not a time in UTC")
+        raise DamagedError(f"{field} is {redact(text)[:40]!r}, not a time in UTC")
 
 
 def utc(now: datetime) -> str:
-    """A time as ledgers have it."""
+    """Format a time for a ledger."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def without_record(number: int, operator: str = "") -> AttemptRecord:
-    """What stands for an attempt whose record is damaged: nothing but its number is known."""
+    """Return a placeholder for an attempt with a damaged record. Only its number is known."""
     return AttemptRecord(number, "", "", operator, "")
 
 
 def damaged(where: str, error: DamagedError, fix: str) -> Finding:
-    """The finding about state that cannot be used."""
+    """Return the finding for damaged state."""
     return Finding(
         RunCode.DAMAGED,
         Severity.WARNING,
         Where(file=where),
-        f"this state of the run is damaged: {error}. It is left out.",
+        f"this state of the run is damaged: {error}. It is ignored.",
         "",
         fix,
     )
@@ -141,18 +137,16 @@ def damaged(where: str, error: DamagedError, fix: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All attempts of a run, in order."""
-
     attempts: tuple[AttemptRecord, ...] = ()
-    """The attempts; of one whose record is damaged only the number is known."""
+    """In order. For a damaged record, only the number is known."""
     damage: tuple[Finding, ...] = ()
-    """One finding for each record or end that cannot be used."""
+    """One finding per damaged record or end."""
     unknown: frozenset[int] = frozenset()
-    """The attempts whose records are damaged."""
+    """The attempts with damaged records."""
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was ever written, damaged or not."""
+        """True if there are no records, damaged or not."""
         return not (self.attempts or self.damage)
 
     @property
@@ -161,22 +155,22 @@ class Ledger:
 
     @property
     def next_number(self) -> int:
-        """The number of the attempt to come."""
+        """The number of the next attempt."""
         return self.attempts[-1].number + 1 if self.attempts else 1
 
     def is_known(self, number: int) -> bool:
-        """True if the record of an attempt can be read."""
+        """True if the record of an attempt is readable."""
         return number not in self.unknown and self.attempt(number) is not None
 
     def attempt(self, number: int) -> AttemptRecord | None:
         return next((a for a in self.attempts if a.number == number), None)
 
     def nodes_to_avoid(self) -> tuple[str, ...]:
-        """The nodes that the next attempt stays away from; the newest one's, and those it found."""
+        """Return the nodes that the next attempt avoids: excluded before, or newly faulty."""
         if self.newest is None:
             return ()
         return tuple(dict.fromkeys((*self.newest.excluded_nodes, *self.newest.faulty_nodes)))
 
 
 class AttemptTakenError(Exception):
-    """Another call has begun an attempt of this number."""
+    """Another call has started an attempt with this number."""

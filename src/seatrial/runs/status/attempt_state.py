@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster shows of an attempt: its state, how it ended, and which nodes are to blame."""
+"""The state of an attempt in a cluster: its job's state, its end, and its faulty nodes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,39 +13,39 @@ from seatrial.runs.status.observe import JobState, Observed, end_of, job_state
 from seatrial.runs.status.pending_reasons import operator_message, wanted_and_running
 
 OWN_FAULTS = (PreflightCode.GPUS, PreflightCode.DEVICES)
-"""Findings that are about one node whatever the others have: the hardware is the node's own."""
+"""Findings that always concern one node, because they are about its hardware."""
 COMPARED_FAULTS = (
     PreflightCode.MOUNT,
     PreflightCode.CLOCK,
     PreflightCode.NOT_SHARED,
     PreflightCode.SUM,
 )
-"""Findings that are about one node when others do not have them."""
+"""Findings that concern one node if other nodes do not have them."""
 NODE_FAULTS = (*OWN_FAULTS, *COMPARED_FAULTS)
-"""Findings that can be about one node. Room on the volume and the size of shared memory are the
-run's, and `TOGETHER` says of a healthy node that another one has findings."""
+"""Findings that can concern one node. Free space on the volume and the size of shared memory belong
+to the run. `TOGETHER` on a healthy node means that another node has findings."""
 
 
 def faulty_nodes(pods: Sequence[Json]) -> tuple[str, ...]:
-    """The nodes with a fault of their own; a volume or clock that all share is not the nodes'."""
+    """Return the nodes with their own fault. A fault that all nodes share is not the nodes'."""
     nodes = {node_of(pod) for pod in pods} - {""}
     by_code: dict[str, set[str]] = {}
     for pod in pods:
         for finding in preflight_findings(pod):
             if finding.code in NODE_FAULTS and node_of(pod):
                 by_code.setdefault(finding.code, set()).add(node_of(pod))
-    # On one node only its own GPUs have added up.
+    # On a single node, only its own GPUs took part in the sum.
     own = {*OWN_FAULTS, PreflightCode.SUM} if len(nodes) == 1 else set(OWN_FAULTS)
     faulty = (found for code, found in by_code.items() if code in own or found != nodes)
     return tuple(sorted({name for found in faulty for name in found}))
 
 
 SUBMITTING_SECONDS = 300
-"""For so long after an attempt was begun, a missing job means that it is being submitted."""
+"""A recorded attempt without a job counts as being submitted for this long."""
 
 
 def state_of(observed: Observed) -> JobState | None:
-    """The state of a run's job; nothing without one."""
+    """Return the state of a run's job, or None without one."""
     if observed.job is None:
         return None
     wanted, running = wanted_and_running(observed)
@@ -53,7 +53,7 @@ def state_of(observed: Observed) -> JobState | None:
 
 
 def end_of_attempt(observed: Observed, now: datetime) -> End | None:
-    """How the attempt of the job that is there ended; nothing while it goes on."""
+    """Return the end of the current job's attempt, or None while it is active."""
     state = state_of(observed)
     if observed.job is None or state is None or not state.is_over:
         return None
@@ -64,9 +64,9 @@ def end_of_attempt(observed: Observed, now: datetime) -> End | None:
 
 
 def why_failed(observed: Observed) -> str:
-    """Why an attempt failed, in a sentence: what pods say, else what the operator says."""
+    """Explain why an attempt failed, from its pods or from the operator."""
     for pod in observed.pods:
-        # That others have findings is the reason only when nobody says which.
+        # Another node's findings are the reason only if no pod reports its own.
         own = [f for f in preflight_findings(pod) if f.code != PreflightCode.TOGETHER]
         if own:
             return f"{own[0].code} {own[0].where}: {own[0].rule}"
@@ -74,7 +74,7 @@ def why_failed(observed: Observed) -> str:
 
 
 def is_being_submitted(attempt: AttemptRecord, now: datetime) -> bool:
-    """Whether an attempt without a job is so new that its launch may still be at work."""
+    """True if an attempt without a job is so new that its launch may still be running."""
     return _seconds_since(attempt.submitted, now) < SUBMITTING_SECONDS
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Why one pod does not run, or has ended: from its status and its events, without its log."""
+"""Explain why a pod is not running, or why it ended, from its status and events."""
 
 import re
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from seatrial.secrets.redaction import redact_beginning
 from seatrial.storage.state_files import parse_json
 
 PREFLIGHT = "preflight"
-"""The init container that looks at the node."""
+"""The init container that checks the node."""
 INSTALL = "install"
 """The init container that installs the worker."""
 UNFINISHED = 75
-"""The exit code of a worker that saved because it was asked to end (worker/process.py)."""
+"""The exit code of a worker that saved after SIGTERM (worker/process.py)."""
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _SETTINGS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _MOUNT = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _LONGEST = 400
 _KUBELET_TAIL = 2048
-"""Bytes of a log that the kubelet keeps as the termination message of a container that failed."""
+"""The size of a failed container's termination message: the end of its log."""
 
 
 def pod_name(pod: Json) -> str:
@@ -30,12 +30,12 @@ def pod_name(pod: Json) -> str:
 
 
 def node_of(pod: Json) -> str:
-    """The node that a pod is on; empty while it has none."""
+    """Return the node of a pod. Empty if it is not scheduled."""
     return str(pod["spec"].get("nodeName") or "")
 
 
 def is_running(pod: Json) -> bool:
-    """Whether all containers of a pod run."""
+    """True if all containers of a pod are running."""
     status = pod.get("status") or {}
     states = status.get("containerStatuses") or ()
     return status.get("phase") == "Running" and all(
@@ -44,13 +44,13 @@ def is_running(pod: Json) -> bool:
 
 
 def container_statuses(pod: Json) -> list[Json]:
-    """The statuses of all containers, init containers first."""
+    """Return the statuses of all containers, init containers first."""
     status = pod.get("status") or {}
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def why_not_running(pod: Json, events: list[Json]) -> Iterator[Finding]:
-    """What holds a pod back that is on a node, or what ended it."""
+    """Yield the reasons why a scheduled pod is not running, or why it ended."""
     yield from preflight_findings(pod)
     yield from _taken_away(pod)
     for container in container_statuses(pod):
@@ -60,7 +60,7 @@ def why_not_running(pod: Json, events: list[Json]) -> Iterator[Finding]:
 
 
 def preflight_findings(pod: Json) -> list[Finding]:
-    """What the look at the node found, from the container's last words."""
+    """Return the findings of the preflight check from its termination message."""
     found: dict[Finding, None] = {}
     for container in container_statuses(pod):
         if container["name"] != PREFLIGHT:
@@ -72,7 +72,7 @@ def preflight_findings(pod: Json) -> list[Finding]:
 
 
 def _read(message: str, node: str) -> list[Finding]:
-    """Findings as the pre-flight writes them; anything else is none."""
+    """Parse the findings that the preflight check writes. Empty for any other text."""
     try:
         entries = parse_json(message)
         return [
@@ -91,7 +91,7 @@ def _read(message: str, node: str) -> list[Finding]:
 
 
 def _taken_away(pod: Json) -> Iterator[Finding]:
-    """A pod that lost its node, or its place on it."""
+    """Report a pod that was evicted, preempted, or lost its node."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
@@ -99,90 +99,90 @@ def _taken_away(pod: Json) -> Iterator[Finding]:
             yield _finding(
                 RunCode.NODE,
                 pod,
-                f"it was taken from {node_of(pod) or 'its node'}: {said}.",
-                "The operator starts it again elsewhere, from the last checkpoint.",
+                f"it was removed from {node_of(pod) or 'its node'}: {said}.",
+                "The operator restarts it on another node from the last checkpoint.",
                 said,
                 Severity.WARNING,
             )
             return
     if status.get("reason") in ("Evicted", "NodeLost", "Preempting", "Shutdown"):
         said = _words(status.get("message") or status["reason"])
-        fix = "See the node's pressure and its other pods: kubectl describe node."
+        fix = "Check the node's conditions and its other pods: kubectl describe node."
         yield _finding(RunCode.NODE, pod, f"it was evicted: {said}.", fix, said, Severity.WARNING)
 
 
 def _waiting(pod: Json, container: Json) -> Iterator[Finding]:
-    """A container that cannot be made."""
+    """Report a container that cannot be created."""
     waiting = (container.get("state") or {}).get("waiting") or {}
     reason, said = waiting.get("reason", ""), _words(waiting.get("message"))
     if reason in _PULL:
         yield _finding(
             RunCode.IMAGE,
             pod,
-            f"the image {container.get('image', '')} cannot be pulled: {said or reason}.",
+            f"cannot pull the image {container.get('image', '')}: {said or reason}.",
             _pull_fix(said),
             str(container.get("image", "")),
         )
     elif reason in _SETTINGS:
-        fix = "Make the secret or config map that it names in the run's namespace: cluster.secrets."
-        rule = f"the container {container['name']} cannot be made: {said or reason}."
+        fix = "Create the missing secret or config map in the run's namespace: cluster.secrets."
+        rule = f"cannot create the container {container['name']}: {said or reason}."
         yield _finding(RunCode.SETTINGS, pod, rule, fix, said)
 
 
 def _pull_fix(said: str) -> str:
-    """What to do about an image, by what the registry said."""
+    """Suggest a fix for an image from the registry's message."""
     low = said.lower()
     if "unauthorized" in low or "denied" in low or "forbidden" in low:
-        return "Name a pull secret by cluster.image_pull_secret, and see whether it is valid."
+        return "Set cluster.image_pull_secret to a valid pull secret."
     if "not found" in low or "manifest unknown" in low:
-        return "See whether cluster.image is written as the registry has it, tag and digest too."
+        return "Check that cluster.image exists in the registry, with its tag and digest."
     if "toomanyrequests" in low or "rate limit" in low:
-        return "The registry limits pulls: use a mirror, or name a pull secret of an account."
+        return "The registry limits pulls: use a mirror, or a pull secret with an account."
     if "no such host" in low or "timeout" in low or "refused" in low:
-        return "Nodes do not reach the registry: see their DNS, proxy and egress, or use a mirror."
-    return "See cluster.image and cluster.image_pull_secret."
+        return "Nodes cannot reach the registry: check DNS, proxy and egress, or use a mirror."
+    return "Check cluster.image and cluster.image_pull_secret."
 
 
 def _ended(pod: Json, container: Json) -> Iterator[Finding]:
-    """A container that ended with an error, now or before it was started again."""
+    """Report a container that failed, now or before its restart."""
     state, last = container.get("state") or {}, container.get("lastState") or {}
     end = state.get("terminated") or last.get("terminated") or {}
     code = int(end.get("exitCode") or 0)
     if code in (0, UNFINISHED) and end.get("reason") != "OOMKilled":
         return
     said = _last_line(end.get("message"))
-    # Started again, it is a story of the past.
+    # It was restarted, so the failure is in the past.
     severity = Severity.WARNING if "running" in state else Severity.ERROR
     if end.get("reason") == "OOMKilled":
-        rule = f"{container['name']} took more memory of the node than it may, and was killed."
-        fix = "Fewer data workers, or a larger share of the node: cluster.processes_per_node."
+        rule = f"{container['name']} was killed because it used too much memory."
+        fix = "Use fewer data workers, or a larger share of the node: cluster.processes_per_node."
         yield _finding(RunCode.MEMORY, pod, rule, fix, str(code), severity)
     elif container["name"] == INSTALL:
-        rule = f"the worker could not be installed: {said or f'exit code {code}'}."
-        fix = "Let pods reach a package index, or use an image that brings the worker."
+        rule = f"the worker installation failed: {said or f'exit code {code}'}."
+        fix = "Give pods access to a package index, or use an image that contains the worker."
         yield _finding(RunCode.INSTALL, pod, rule, fix, str(code), severity)
     elif container["name"] != PREFLIGHT or not preflight_findings(pod):
-        rule = f"{container['name']} ended with {_exit(code)}" + (f": {said}." if said else ".")
+        rule = f"{container['name']} exited with {_exit(code)}" + (f": {said}." if said else ".")
         run = pod["metadata"].get("labels", {}).get("seatrial.dev/run", "RUN")
         fix = f"Read its log: seatrial logs {run}."
         yield _finding(RunCode.CRASH, pod, rule, fix, str(code), severity)
 
 
 def _exit(code: int) -> str:
-    """An exit code, with the signal that it stands for."""
+    """Format an exit code, with its signal."""
     signals = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
     return f"exit code {code} ({signals[code]})" if code in signals else f"exit code {code}"
 
 
 def _mount_trouble(pod: Json, events: list[Json]) -> Iterator[Finding]:
-    """A volume that cannot be mounted; only events tell."""
+    """Report a volume that cannot be mounted. Only events show that."""
     if container_statuses(pod) and is_running(pod):
         return
     for event in reversed(events):
         if event.get("reason") in _MOUNT:
             said = _words(event.get("message"))
-            fix = "See whether the claim, the secret or the config map exists, and its driver runs."
-            yield _finding(RunCode.VOLUME, pod, f"a volume is not mounted: {said}.", fix, said)
+            fix = "Check that the claim, secret or config map exists, and that its driver runs."
+            yield _finding(RunCode.VOLUME, pod, f"cannot mount a volume: {said}.", fix, said)
             return
 
 
@@ -198,16 +198,16 @@ def _finding(
 
 
 def _words(text: object) -> str:
-    """A message in one line, without its last dot."""
+    """Format a message on one line, without the final period."""
     words = re.sub(r"\s+", " ", str(text or "")).strip().rstrip(".")
     return redact_beginning(words, _LONGEST)
 
 
 def end_lines(message: object) -> list[str]:
-    """The lines of a container's termination message, without one that may have lost its beginning.
+    """Return the lines of a termination message, without a first line that may be cut.
 
-    The kubelet takes the last bytes of the log, and cuts through a token that is no longer
-    recognised then.
+    The kubelet keeps the last bytes of the log. It may cut through a token, which redaction would
+    then not recognise.
     """
     text = str(message or "")
     lines = text.splitlines()
@@ -217,7 +217,7 @@ def end_lines(message: object) -> list[str]:
 
 
 def _last_line(text: object) -> str:
-    """The line of a container's last words that says most: the last error, else the last line."""
+    """Return the most useful line of a termination message: the last error, or the last line."""
     lines = [line.strip() for line in end_lines(text) if line.strip()]
     errors = [line for line in lines if "Error" in line and "ChildFailedError" not in line]
     return _words((errors or lines or [""])[-1])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""All runs of a namespace, or of a directory on this host, each in a line."""
+"""List the runs of a namespace, or of a directory on this host."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,20 +25,20 @@ from seatrial.runs.status.status import state_without_job, status_here
 class RunLine:
     run: str
     state: str
-    """Its job's state, or how the last attempt ended."""
+    """The job's state, or the outcome of the last attempt."""
     attempt: int
     pods: str
-    """Pods that run, of those that there should be; empty without a job."""
+    """Running and wanted pods, as `1/2`. Empty without a job."""
     kind: str
-    """The kind of its job, torchrun on this host; empty without one."""
+    """The kind of its job, torchrun on this host. Empty without a job."""
     submitted: str
-    """When the newest attempt was submitted, in UTC."""
+    """The submission time of the newest attempt, in UTC."""
     findings: tuple[Finding, ...] = ()
-    """State of the run that is damaged."""
+    """Damaged state of the run."""
 
 
 def list_runs(site: Site) -> list[RunLine]:
-    """The runs of a namespace: those with a job, and those that have only their ledger."""
+    """List the runs of a namespace: with a job, or only with a ledger."""
     ledgers = site.ledgers.read_all()
     pods, _ = objects.list_all(
         site.api, POD, site.namespace, f"{RUN_LABEL},{COMPONENT_LABEL}={Component.TRAINING}"
@@ -59,7 +59,7 @@ def list_runs(site: Site) -> list[RunLine]:
 
 
 def list_here(directory: Path) -> list[RunLine]:
-    """The runs on this host whose specs are in a directory."""
+    """List the runs on this host with specs in the directory."""
     found = map(status_here, local_runs(directory).values())
     return [
         RunLine(one.run, one.state, one.attempt, "", KIND, one.submitted, one.reasons)
@@ -68,7 +68,7 @@ def list_here(directory: Path) -> list[RunLine]:
 
 
 def newest_first(lines: list[RunLine]) -> list[RunLine]:
-    """Runs by when they were submitted last."""
+    """Sort runs by their last submission."""
     return sorted(lines, key=lambda line: line.submitted, reverse=True)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about a run that a cluster shows, read once."""
+"""Read everything about a run from a cluster, once."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -32,18 +32,15 @@ from seatrial.runs.ownership import belongs_to, not_ours
 from seatrial.spec.cluster import Operator
 
 _MOST_DIGITS = 9
-"""Digits of an attempt's number; a label may have been edited."""
+"""The maximum digits of an attempt number, because a label may have been edited."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundJob:
-    """The job of a run."""
-
     operator: Operator
-    """Whose job it is."""
+    """The operator that runs it."""
     kind: ObjectKind
     object: Json
-    """The job itself."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -55,7 +52,7 @@ class FoundJob:
 
     @property
     def name(self) -> str:
-        """Its name, which is the run's."""
+        """The name of the job, which is the run's name."""
         return str(self.object["metadata"]["name"])
 
     @property
@@ -69,18 +66,18 @@ class FoundJob:
 
     @property
     def attempt(self) -> int:
-        """The attempt that it is; 0 when it is not one of ours."""
+        """The attempt. 0 if Seatrial did not launch the job."""
         return attempt_number(self.labels)
 
     @property
     def spec_digest(self) -> str:
-        """The identity of the spec that it was made from."""
+        """The digest of its spec. Empty if Seatrial did not launch the job."""
         return self.annotations.get("seatrial.dev/spec-digest", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What there is of a run."""
+    """The state of a run in a cluster."""
 
     run: str
     namespace: str
@@ -91,36 +88,36 @@ class Observed:
     claims: tuple[Json, ...] = ()
     """The volume claims that the pods mount."""
     events: tuple[Json, ...] = ()
-    """Events about any of these, the newest last."""
+    """Events about any of these, newest last."""
     workload: Json | None = None
-    """What Kueue makes of the job."""
+    """Kueue's object for the job."""
     nodes: tuple[Json, ...] | None = None
-    """The nodes of the cluster; nothing when the account may not see them."""
+    """The nodes of the cluster. None if the account cannot list them."""
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything of the run."""
+        """True if the run has a job or a ledger."""
         return self.job is not None or not self.ledger.is_empty
 
 
 def refuse_foreign(observed: Observed) -> None:
-    """Raise when the job of that name was not launched by Seatrial: nobody may touch it."""
+    """Raise if Seatrial did not launch the job with the run's name."""
     job = observed.job
     if job is not None and not job.is_ours:
         raise FindingsError([not_ours(job.kind, observed.namespace, job.object, observed.run)])
 
 
 def attempt_number(labels: Mapping[str, str]) -> int:
-    """The attempt that an object's labels name; 0 when they name none."""
+    """Return the attempt in an object's labels, or 0."""
     text = labels.get(ATTEMPT_LABEL, "")
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
 
 
 def find_job(api: Api, namespace: str, run: str) -> FoundJob | None:
-    """Return the job of a run, of any operator that the cluster has and the account may see.
+    """Return the job of a run, of any operator that the cluster serves and the account can read.
 
-    Jobs of different kinds may share a name. A job of another owner is returned only if the run
-    has none of its own.
+    Jobs of different kinds may share a name. A job of another owner is returned only if the run has
+    none.
     """
     foreign: FoundJob | None = None
     for operator, kind in JOB_KINDS.items():
@@ -151,7 +148,7 @@ def training_pods(api: Api, namespace: str, job: FoundJob) -> list[Json]:
 def pods_of_any_attempt(
     api: Api, namespace: str, run: str, operators: Collection[str]
 ) -> list[Json]:
-    """Return the training pods of all attempts of a run; their jobs may be gone.
+    """Return the training pods of all attempts of a run. Their jobs may be gone.
 
     Args:
         api: The cluster.
@@ -161,7 +158,7 @@ def pods_of_any_attempt(
     """
     selector = f"{RUN_LABEL}={run},{COMPONENT_LABEL}={Component.TRAINING}"
     jobs = {kind.name for kind in JOB_KINDS.values()}
-    # Its operator is not published: any owner may be one that it creates in between.
+    # HyperPod's operator is not public: any owner may be an intermediate object of it.
     is_any = Operator.HYPERPOD in operators
     return [
         pod
@@ -176,9 +173,9 @@ def pods_of_any_attempt(
 
 
 def between_job_and_pods(api: Api, namespace: str, run: str) -> list[str]:
-    """Name what Trainer has made of a TrainJob of the run: the JobSet, and its Job.
+    """Name the objects that Trainer created for a TrainJob of the run: the JobSet and its Job.
 
-    While either is there, its controller may make pods.
+    While either exists, its controller may create pods.
     """
     found = []
     for kind, name, owner in ((JOB_SET, run, TRAIN_JOB), (JOB, f"{run}-{NODE_JOB}-0", JOB_SET)):
@@ -193,14 +190,14 @@ def between_job_and_pods(api: Api, namespace: str, run: str) -> list[str]:
 
 
 def _owns(job: FoundJob, pod: Json) -> bool:
-    """True if a job owns a pod, directly or through what its operator creates in between."""
+    """True if a job owns a pod, directly or through intermediate objects."""
     owners = pod["metadata"].get("ownerReferences") or ()
     if job.operator is Operator.HYPERPOD:
-        # Its operator is not published: any owner may be one that it creates in between.
+        # HyperPod's operator is not public: any owner may be an intermediate object of it.
         return bool(owners)
     if job.operator is Operator.TRAINJOB:
-        # TrainJob, JobSet, Job, pod. The objects in between may be gone before the pod is, so the
-        # name of the Job has to do.
+        # TrainJob, JobSet, Job, pod. The intermediate objects may be deleted before the pod, so
+        # only the name of the Job is reliable.
         return any(
             owner.get("kind") == "Job" and _is_made_by_job_set(str(owner.get("name")), job.name)
             for owner in owners
@@ -209,12 +206,12 @@ def _owns(job: FoundJob, pod: Json) -> bool:
 
 
 def _is_made_by_job_set(name: str, run: str) -> bool:
-    """True if JobSet gives a Job of a run this name."""
+    """True if JobSet uses this name for a Job of the run."""
     return re.fullmatch(rf"{re.escape(run)}-{NODE_JOB}-[0-9]+", name) is not None
 
 
 def observe(api: Api, namespace: str, run: str) -> Observed:
-    """Look at all of a run; what the account may not see is left out."""
+    """Read everything about a run that the account can see."""
     ledger = ClusterLedgerStore(api, namespace).read(run)
     job = find_job(api, namespace, run)
     if job is None:
@@ -226,9 +223,9 @@ def observe(api: Api, namespace: str, run: str) -> Observed:
 def observe_around(
     api: Api, namespace: str, run: str, ledger: Ledger, job: FoundJob, pods: tuple[Json, ...]
 ) -> Observed:
-    """What explains the state of a job whose pods were looked at: nodes, claims, queue, events."""
+    """Read the objects that explain the state of a job: nodes, claims, queue, events."""
     waiting = any(pod.get("status", {}).get("phase") == "Pending" for pod in pods)
-    # Nodes are many; only a pod that waits needs them to be explained.
+    # There may be many nodes. Only a pending pod needs them.
     nodes = _if_allowed(api, NODE, "") if waiting else ()
     claims = _claims(api, namespace, pods)
     workload = _workload(api, namespace, job)
@@ -258,7 +255,7 @@ def _claims(api: Api, namespace: str, pods: tuple[Json, ...]) -> tuple[Json, ...
 
 
 def _workload(api: Api, namespace: str, job: FoundJob) -> Json | None:
-    """Kueue's object for a job; only a job with a queue has one."""
+    """Return Kueue's object for a job. Only a job with a queue has one."""
     if "kueue.x-k8s.io/queue-name" not in job.labels:
         return None
     found = _if_allowed(api, WORKLOAD, namespace) or ()
@@ -266,16 +263,17 @@ def _workload(api: Api, namespace: str, job: FoundJob) -> Json | None:
 
 
 def _events(api: Api, namespace: str, about: set[str], run: str) -> tuple[Json, ...]:
-    """The events about these objects, and about what stands between a job and its pods."""
+    """Return the events about these objects, and about the intermediate objects of the job."""
     found = _if_allowed(api, EVENT, namespace) or ()
     ours = [event for event in found if _is_about(event.get("involvedObject") or {}, about, run)]
     return tuple(sorted(ours, key=event_time))
 
 
 def _is_about(subject: Json, about: set[str], run: str) -> bool:
-    """True if an event is about these objects, the run's job set, or a job or pod of that.
+    """True if an event is about these objects, the run's JobSet, or one of its Jobs or pods.
 
-    A run `NAME-node-0` has the name of a job that JobSet makes for a run `NAME`: the kind tells.
+    A run `NAME-node-0` has the same name as a Job that JobSet creates for a run `NAME`, so the kind
+    decides.
     """
     if subject.get("uid") in about:
         return True
@@ -287,7 +285,7 @@ def _is_about(subject: Json, about: set[str], run: str) -> bool:
 
 
 def event_time(event: Json) -> str:
-    """When an event was last seen."""
+    """Return when an event was last seen."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
@@ -299,7 +297,7 @@ def event_time(event: Json) -> str:
 
 
 def _if_allowed(api: Api, kind: ObjectKind, namespace: str) -> list[Json] | None:
-    """The objects of a kind; nothing when the account may not see them or there is no such kind."""
+    """List the objects of a kind. None if the account cannot, or the kind is not served."""
     try:
         return objects.list_all(api, kind, namespace)[0]
     except (DeniedError, NotServedError):
@@ -311,29 +309,29 @@ _FAILURE = ("Failed",)
 
 
 class JobState(StrEnum):
-    """How far a job is."""
+    """The state of a job of any operator."""
 
     WAITING = "waiting"
-    """It is there, and not all its pods run."""
+    """It exists, but not all its pods are running."""
     SUSPENDED = "suspended"
-    """A queue or a person holds it back."""
+    """A queue or a user has suspended it."""
     RUNNING = "running"
-    """All pods run."""
+    """All pods are running."""
     SUCCEEDED = "succeeded"
-    """It came to its end."""
+    """It finished."""
     FAILED = "failed"
-    """It gave up."""
+    """It failed for good."""
     ENDING = "ending"
-    """It was deleted, and its pods are ending."""
+    """It was deleted, and its pods are exiting."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """True if the job has finished."""
         return self in (JobState.SUCCEEDED, JobState.FAILED)
 
 
 def condition(item: Json, *types: str) -> Json | None:
-    """The condition of one of these types that holds."""
+    """Return the condition of one of these types whose status is True."""
     for each in (item.get("status") or {}).get("conditions") or ():
         if each.get("type") in types and each.get("status") == "True":
             found: Json = each
@@ -342,7 +340,7 @@ def condition(item: Json, *types: str) -> Json | None:
 
 
 def job_state(job: Json, running: int, wanted: int) -> JobState:
-    """The state of a job of any operator, given how many of its pods run."""
+    """Return the state of a job of any operator, given its number of running pods."""
     if condition(job, *_SUCCESS):
         return JobState.SUCCEEDED
     if condition(job, *_FAILURE):
@@ -355,20 +353,20 @@ def job_state(job: Json, running: int, wanted: int) -> JobState:
 
 
 def is_suspended(job: Json) -> bool:
-    """Whether a job is held back: of the job's own fields, whichever its kind has."""
+    """True if the job is suspended, in the field of its kind."""
     spec = job.get("spec") or {}
     return bool(spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"))
 
 
 def end_of(job: Json) -> tuple[str, str]:
-    """When and why a job that is over ended, in the operator's words."""
+    """Return when and why a finished job ended, as its operator reports."""
     found = condition(job, *_SUCCESS, *_FAILURE) or {}
     when = found.get("lastTransitionTime") or found.get("lastUpdateTime") or ""
     return str(when), str(found.get("message") or found.get("reason") or "")
 
 
 def wanted_pods(job: Json) -> int:
-    """How many pods a job should have."""
+    """Return how many pods a job should have."""
     spec = job.get("spec") or {}
     if "pytorchReplicaSpecs" in spec:
         return sum(int(each.get("replicas") or 0) for each in spec["pytorchReplicaSpecs"].values())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reasons before states: why a run waits, from what the cluster shows of it."""
+"""Explain why a run is waiting, from its objects in the cluster."""
 
 import re
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ _PLUGINS = {
     "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
     "hugepages-": "huge pages, in the kubelet's settings",
 }
-"""What makes a node offer a resource."""
+"""The component that makes a node offer a resource."""
 
 
 def reasons(observed: Observed) -> list[Finding]:
-    """Why the run is not running, the weightiest first; each once, though many pods have it."""
+    """Return why the run is not running, most important first. Merges equal reasons of pods."""
     if observed.job is None:
         return []
     found = [*_of_job(observed), *_of_pods(observed)]
@@ -33,7 +33,7 @@ def reasons(observed: Observed) -> list[Finding]:
 
 
 def _of_job(observed: Observed) -> Iterator[Finding]:
-    """Why there are no pods."""
+    """Report why there are no pods."""
     job = observed.job
     if job is None or observed.pods:
         return
@@ -43,17 +43,17 @@ def _of_job(observed: Observed) -> Iterator[Finding]:
         yield _queued(observed, where)
     elif failed:
         said = _words(failed[-1].get("message"))
-        fix = "Ask for less, or ask an administrator for a larger quota or another policy."
-        rule = f"its pods are refused: {said}."
+        fix = "Request less, or ask an administrator for a larger quota or another policy."
+        rule = f"the cluster rejects its pods: {said}."
         yield Finding(RunCode.NO_PODS, Severity.ERROR, Where(field=where), rule, said, fix)
     elif not (job.object.get("status") or {}).get("conditions"):
-        fix = "See whether the operator runs: kubectl get pods --all-namespaces."
-        rule = "the operator has not looked at the job yet, and made no pods."
+        fix = "Check that the operator is running: kubectl get pods --all-namespaces."
+        rule = "the operator has not processed the job yet, so there are no pods."
         yield Finding(RunCode.NO_PODS, Severity.WARNING, Where(field=where), rule, "", fix)
 
 
 def _queued(observed: Observed, where: str) -> Finding:
-    """What Kueue says of a job that it holds back."""
+    """Report a job that Kueue has suspended."""
     conditions = ((observed.workload or {}).get("status") or {}).get("conditions") or ()
     said = next(
         (
@@ -64,23 +64,23 @@ def _queued(observed: Observed, where: str) -> Finding:
         "",
     )
     queue = observed.job.labels.get("kueue.x-k8s.io/queue-name", "") if observed.job else ""
-    rule = f"it waits in the queue {queue}" if queue else "it is suspended, and no queue holds it"
+    rule = f"it waits in the queue {queue}" if queue else "it is suspended without a queue"
     return Finding(
         RunCode.QUEUE,
         Severity.WARNING,
         Where(field=where),
         f"{rule}: {said}." if said else f"{rule}.",
         queue,
-        "See the queue's quota and who is before it: kubectl get workloads."
+        "Check the queue's quota and the workloads ahead: kubectl get workloads."
         if queue
-        else "Let it go on: set suspend to false, or launch it again.",
+        else "Set suspend to false, or launch it again.",
     )
 
 
 def _of_pods(observed: Observed) -> Iterator[Finding]:
     for pod in observed.pods:
         if is_running(pod) and not (pod.get("status") or {}).get("reason"):
-            # It may have been started again, which is worth a word.
+            # It may have been restarted, which is worth reporting.
             yield from (f for f in why_not_running(pod, []) if f.severity is not Severity.ERROR)
             continue
         events = [e for e in observed.events if _is_about(e, pod)]
@@ -93,16 +93,16 @@ def _is_about(event: Json, item: Json) -> bool:
 
 
 def _starting(pod: Json) -> list[Finding]:
-    """A pod of which nothing bad is known."""
+    """Report a pod that is starting without known problems."""
     if (pod.get("status") or {}).get("phase") != "Pending":
         return []
-    rule = "it is being started: volumes, image and init containers take their time."
+    rule = "it is starting: volumes, image and init containers take time."
     where = Where(field=pod_name(pod))
     return [Finding(RunCode.STARTING, Severity.NOTE, where, rule, "", "Wait.")]
 
 
 def _unscheduled(observed: Observed, pod: Json) -> Iterator[Finding]:
-    """Why a pod has no node."""
+    """Report why a pod has no node."""
     status = pod.get("status") or {}
     said = next(
         (
@@ -117,30 +117,30 @@ def _unscheduled(observed: Observed, pod: Json) -> Iterator[Finding]:
     if "PersistentVolumeClaim" in said or "persistentvolumeclaim" in said:
         yield from _unbound(observed, pod, said)
         return
-    # What follows `preemption:` tells of a second try, which counts the same nodes again.
+    # The text after `preemption:` is about a second try, which counts the same nodes again.
     short = said.partition("preemption:")[0].rstrip(" ,.")
     lacking = _INSUFFICIENT.findall(short)
     for _, resource in lacking:
         yield _insufficient(observed, pod, resource, short)
     if not lacking:
         fix = "Compare the labels and taints of the nodes with cluster.node_type and the profile."
-        rule = f"no node takes the pod: {short}."
+        rule = f"no node accepts the pod: {short}."
         newest = observed.ledger.newest
         excluded = newest.excluded_nodes if newest else ()
         if excluded:
-            rule += f" Left out after their pre-flight: {', '.join(excluded)}."
+            rule += f" Excluded after preflight: {', '.join(excluded)}."
         yield _finding(RunCode.PLACEMENT, pod, rule, fix, short)
 
 
 def _insufficient(observed: Observed, pod: Json, resource: str, said: str) -> Finding:
-    """No node has enough of a resource free."""
+    """Report that no node has enough of a resource."""
     amount = _requested(pod, resource)
     rule = f"no node has {amount} free {resource}".replace("  ", " ")
     total = _TOTAL.search(said)
-    fix = "Wait for other runs to end, or ask for fewer or smaller nodes."
+    fix = "Wait for other runs to end, or request fewer or smaller nodes."
     if observed.nodes is None:
         rule += f" ({total[1]} nodes were tried)." if total else "."
-        fix += " Why, this account may not see: it lacks the role seatrial-observer."
+        fix += " To see why, use an account with the role seatrial-observer."
         return _finding(RunCode.RESOURCES, pod, rule, fix, resource)
     kind = _wanted_type(pod)
     alike = [n for n in observed.nodes if not kind or _labels(n).get(INSTANCE_TYPE) == kind]
@@ -148,38 +148,38 @@ def _insufficient(observed: Observed, pod: Json, resource: str, said: str) -> Fi
     named = f"{kind} nodes" if kind else "nodes"
     if not alike:
         rule += f": the cluster has no {named}."
-        fix = "Add nodes of this type, or choose another by cluster.node_type."
+        fix = "Add nodes of this type, or set cluster.node_type to another."
     elif not offering:
-        rule += f": it is offered by 0 of {len(alike)} {named}."
+        rule += f": 0 of {len(alike)} {named} offer it."
         plugin = next((text for name, text in _PLUGINS.items() if resource.startswith(name)), "")
-        fix = f"Install {plugin}." if plugin else f"See what makes a node offer {resource}."
+        fix = f"Install {plugin}." if plugin else f"Install the component that provides {resource}."
         if resource == "vpc.amazonaws.com/efa":
             fix += " Or set cluster.fabric=none for a slow test."
     else:
         largest = max((_allocatable(n).get(resource, "0") for n in offering), key=_number)
         rule += f": {len(offering)} of {len(alike)} {named} offer it, the largest {largest}"
-        rule += ", and others use them." if _number(largest) >= _number(amount) else "."
+        rule += ", and other pods use them." if _number(largest) >= _number(amount) else "."
     return _finding(RunCode.RESOURCES, pod, rule, fix, resource)
 
 
 def _unbound(observed: Observed, pod: Json, said: str) -> Iterator[Finding]:
-    """Why a claim has no volume."""
+    """Report why a claim has no volume."""
     for claim in observed.claims:
         if (claim.get("status") or {}).get("phase") == "Bound":
             continue
         trouble = [e for e in observed.events if _is_about(e, claim) and e.get("type") == "Warning"]
-        words = _words(trouble[-1].get("message")) if trouble else "nobody has made it yet"
+        words = _words(trouble[-1].get("message")) if trouble else "it is not provisioned yet"
         storage_class = claim["spec"].get("storageClassName") or "the default class"
         rule = f"the claim {claim['metadata']['name']} of {storage_class} has no volume: {words}."
-        fix = "See the storage class and its driver: seatrial render --part admin makes the class."
+        fix = "Check the storage class and its driver. To create it: seatrial render --part admin."
         yield _finding(RunCode.VOLUME, pod, rule, fix, words)
         return
-    fix = "Make the claim, or correct cluster.storage.claim."
+    fix = "Create the claim, or correct cluster.storage.claim."
     yield _finding(RunCode.VOLUME, pod, f"{said}.", fix, said)
 
 
 def _requested(pod: Json, resource: str) -> str:
-    """How much of a resource the pod asks for; empty when no container does."""
+    """Return the amount of a resource that the pod requests. Empty if no container does."""
     asked = [
         (container.get("resources") or {}).get("requests", {}).get(resource, "")
         for container in pod["spec"]["containers"]
@@ -188,7 +188,7 @@ def _requested(pod: Json, resource: str) -> str:
 
 
 def _wanted_type(pod: Json) -> str:
-    """The node type that the pod insists on."""
+    """Return the node type that the pod requires."""
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
@@ -208,7 +208,7 @@ def _allocatable(node: Json) -> dict[str, str]:
 
 
 def _number(quantity: str) -> float:
-    """A quantity of Kubernetes as a number, near enough to compare."""
+    """Convert a Kubernetes quantity to a number, precise enough to compare."""
     match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", quantity or "0")
     if match is None:
         return 0.0
@@ -222,7 +222,7 @@ def _finding(code: RunCode, pod: Json, rule: str, fix: str, value: str) -> Findi
 
 
 def _merged(found: list[Finding], pods: int) -> list[Finding]:
-    """The same reason of several pods as one, with the pods counted."""
+    """Merge equal reasons of several pods, and count the pods."""
     groups: dict[tuple[str, Severity, str, str], list[Finding]] = {}
     for finding in found:
         groups.setdefault((finding.code, finding.severity, finding.rule, finding.fix), []).append(
@@ -248,13 +248,13 @@ def _words(text: object) -> str:
 
 
 def wanted_and_running(observed: Observed) -> tuple[int, int]:
-    """How many pods the job should have, and how many run."""
+    """Return how many pods the job should have, and how many are running."""
     if observed.job is None:
         return 0, 0
     return wanted_pods(observed.job.object), sum(map(is_running, observed.pods))
 
 
 def operator_message(observed: Observed) -> str:
-    """What the operator says of a job that failed."""
+    """Return the operator's message about a failed job."""
     found = condition(observed.job.object, "Failed") if observed.job else None
     return _words(found.get("message")) if found else ""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is: its state, the reasons for it, and its attempts."""
+"""The status of a run: its state, the reasons for it, and its attempts."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -19,55 +19,55 @@ from seatrial.runs.status.observe import JobState, Observed, observe
 from seatrial.runs.status.pending_reasons import operator_message, reasons, wanted_and_running
 
 STARTING = "starting"
-"""The state of an attempt on this host that is written down, and has no supervisor yet."""
+"""The state of a recorded attempt on this host whose supervisor has not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run is."""
+    """The state of a run and the reasons for it."""
 
     run: str
     """The run's name."""
     place: str
-    """Where it is: the namespace and the kind of job, or the directory on this host."""
+    """The namespace and the kind of job, or the directory on this host."""
     state: str
-    """A job's state, or how the last attempt ended when there is no job."""
+    """The job's state, or the outcome of the last attempt without a job."""
     attempt: int
     """The newest attempt."""
     submitted: str
-    """When that was submitted, in UTC."""
+    """The submission time, in UTC."""
     since: str
-    """Since when the state holds, in UTC, as far as it is known."""
+    """The time of the last state change, in UTC. Empty if unknown."""
     wanted: int
-    """Pods, or processes on this host, that there should be."""
+    """The number of pods that should run, or of processes on this host."""
     running: int
-    """How many of them run."""
+    """The number of running ones."""
     restarts: int
-    """How often containers of this attempt were started again."""
+    """The container restarts of this attempt."""
     reasons: tuple[Finding, ...]
-    """Why it is not running, the weightiest first."""
+    """Why it is not running, most important first."""
     attempts: tuple[AttemptRecord, ...]
     """All attempts, in order."""
     message: str = ""
-    """What the operator says of a failure."""
+    """The operator's message about a failure."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen without a new launch."""
+        """True if the run needs a new launch to continue."""
         return self.state in (*map(str, AttemptOutcome), JobState.FAILED, JobState.SUCCEEDED)
 
     @property
     def succeeded(self) -> bool:
-        """Whether all steps are done."""
+        """True if all steps are done."""
         return self.state == JobState.SUCCEEDED
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as plain data."""
+        """Return the status as plain data."""
         return asdict(self)
 
 
 def status(site: Site, run: str) -> Status:
-    """Look at a run; an end that nobody has noted yet is noted in its ledger."""
+    """Return the status of a run. Records an end in the ledger that is not recorded yet."""
     observed = observe(site.api, site.namespace, run)
     if not observed.exists:
         raise FindingsError([no_run(site.namespace, run)])
@@ -76,10 +76,10 @@ def status(site: Site, run: str) -> Status:
 
 
 def status_here(run: LocalRun) -> Status:
-    """How a run on this host is."""
+    """Return the status of a run on this host."""
     ledger = run.read()
     running = run.supervisors()
-    # The one that runs, should the newest be one that was written by hand.
+    # Prefer a running attempt, in case somebody created a newer record manually.
     shown = ledger.attempt(max(running, default=0)) or ledger.newest
     if shown is None:
         raise FindingsError([no_run(str(run.directory), run.name)])
@@ -104,7 +104,7 @@ def status_here(run: LocalRun) -> Status:
 
 
 def note_end(site: Site, observed: Observed) -> None:
-    """Write the end of an attempt into the ledger, if the account may."""
+    """Record the end of an attempt in the ledger, if the account has permission."""
     end = end_of_attempt(observed, site.now)
     if end is None or observed.job is None or not observed.job.is_ours:
         return
@@ -114,12 +114,12 @@ def note_end(site: Site, observed: Observed) -> None:
     try:
         site.ledgers.end(observed.run, observed.job.attempt, end)
     except DeniedError:
-        # One who may only look sees the same from the job.
+        # An account with read access sees the same in the job.
         return
 
 
 def status_of(observed: Observed, now: datetime) -> Status:
-    """The status that follows from what there is."""
+    """Derive the status from the observed state."""
     state = state_of(observed)
     wanted, running = wanted_and_running(observed)
     newest = observed.ledger.newest
@@ -169,7 +169,7 @@ def _without_job(run: str, place: str, ledger: Ledger, now: datetime) -> Status:
 
 
 def state_without_job(newest: AttemptRecord, now: datetime) -> str:
-    """The state of a run that has no job, from its newest attempt."""
+    """Return the state of a run without a job, from its newest attempt."""
     if newest.outcome is None and is_being_submitted(newest, now):
         return str(JobState.WAITING)
     return str(newest.outcome or AttemptOutcome.GONE)
@@ -180,28 +180,28 @@ def _submitting(run: str, place: str, attempt: AttemptRecord) -> Finding:
         RunCode.SUBMITTING,
         Severity.NOTE,
         Where(field=f"{place}/{run}"),
-        f"attempt {attempt.number} was begun, and its job is not there yet.",
+        f"attempt {attempt.number} was started, but its job does not exist yet.",
         str(attempt.number),
-        "Wait. If its launch has died, the same launch again completes it.",
+        "Wait. If the launch was interrupted, run it again: it picks up where it stopped.",
     )
 
 
 def _unknown_end(run: str, place: str, attempt: AttemptRecord) -> Finding:
-    """What is known of an attempt whose job went before anybody looked at its end."""
+    """Report an attempt whose job disappeared before its end was recorded."""
     return Finding(
         RunCode.UNKNOWN_END,
         Severity.WARNING,
         Where(field=f"{place}/{run}"),
-        f"how attempt {attempt.number} ended is unknown: its job is gone, by its time to live or "
-        "by somebody's hand, and no command had looked at it since its end.",
+        f"the outcome of attempt {attempt.number} is unknown: its job expired or was deleted "
+        "before any command recorded its end.",
         str(attempt.number),
-        "Its own event log, events.jsonl in the run's directory on the volume, tells how far it "
-        "came. A launch goes on from the last checkpoint, and ends soon when all steps are done.",
+        "Its event log, events.jsonl in the run's directory on the volume, shows its progress. "
+        "A launch continues from the last checkpoint, and ends soon if all steps are done.",
     )
 
 
 def _since(observed: Observed, state: JobState) -> str:
-    """When the newest change of the job's conditions was."""
+    """Return the time of the newest change of the job's conditions."""
     if observed.job is None or state in (JobState.WAITING, JobState.ENDING):
         return ""
     conditions = (observed.job.object.get("status") or {}).get("conditions") or ()
@@ -210,19 +210,19 @@ def _since(observed: Observed, state: JobState) -> str:
 
 
 def no_run(place: str, run: str) -> Finding:
-    """The finding for a run that is not there."""
+    """Return the finding for a run that does not exist."""
     return Finding(
         RunCode.NO_RUN,
         Severity.ERROR,
         Where(field=f"{place}/{run}"),
-        f"there is no run {run} in {place}.",
+        f"no run named {run} in {place}.",
         run,
-        "See seatrial list, --namespace and --context; or launch it.",
+        "Check seatrial list, --namespace and --context, or launch it.",
     )
 
 
 def age(since: str, now: datetime) -> str:
-    """How long ago something was, in the largest unit that says enough."""
+    """Format the time since `since` in a suitable unit."""
     try:
         seconds = max(0.0, (now - datetime.fromisoformat(since)).total_seconds())
     except ValueError:

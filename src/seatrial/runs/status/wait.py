@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the end of a run."""
+"""Wait for the end of a run."""
 
 import queue
 import threading
@@ -13,13 +13,13 @@ from seatrial.runs.namespace import Tell
 from seatrial.runs.status.status import Status
 
 LOOK_SECONDS = 5.0
-"""How often a run is looked at."""
+"""The polling interval."""
 LEAST_SECONDS = 5.0
-"""What the first look may take, however short the limit is."""
+"""The time for the first look, even if the limit is shorter."""
 LAST_SECONDS = 1.0
-"""What the last look may take, which is at the limit itself."""
+"""The time for the last look, which starts at the limit."""
 _OUTAGES = (ClusterCode.UNREACHABLE, ClusterCode.FAILING)
-"""Errors that say nothing about the run."""
+"""Errors that do not concern the run."""
 
 
 def wait(
@@ -30,11 +30,10 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     tell: Tell = lambda _: None,
 ) -> Status:
-    """Look at a run until it is over or time is up; the last status.
+    """Poll a run until it ends or the limit expires. Return the last status.
 
-    Looking, rather than watching, sees the same after any outage, and a run takes hours. A server
-    that cannot be reached is asked again; raises its ClusterError when time is up before it has
-    answered once.
+    Polling is as reliable as watching after an outage, and a run takes hours. Retries while the
+    server is unreachable. Raises its ClusterError if the limit expires before the first answer.
     """
     began, found = clock(), None
     away: ClusterError | None = None
@@ -48,7 +47,7 @@ def wait(
                 raise
             away = error
             if limit is None or clock() - began < limit:
-                tell(f"{error.findings[0].rule} Looking again.")
+                tell(f"{error.findings[0].rule} Retrying.")
         else:
             saw(found)
             if found.is_over:
@@ -63,7 +62,7 @@ def wait(
 
 
 def _looked(look: Callable[[], Status], seconds: float | None) -> Status:
-    """One look, given up after a time: a call of a server that is away lasts longer than that."""
+    """Look once with a timeout, because a call to an unreachable server takes longer."""
     if seconds is None:
         return look()
     answers: queue.SimpleQueue[Status | Exception] = queue.SimpleQueue()
@@ -74,12 +73,12 @@ def _looked(look: Callable[[], Status], seconds: float | None) -> Status:
         except Exception as error:
             answers.put(error)
 
-    # A thread that waits for a server must not keep the command from ending.
+    # A thread that waits for a server must not block the exit of the command.
     threading.Thread(target=ask, daemon=True).start()
     try:
         answer = answers.get(timeout=seconds)
     except queue.Empty:
-        raise unreachable("the cluster", "time was up", seconds) from None
+        raise unreachable("the cluster", "timed out", seconds) from None
     if isinstance(answer, Exception):
         raise answer
     return answer
