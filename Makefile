@@ -63,7 +63,7 @@ worker-env: ## Create the environment of the training engine if it does not exis
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-attack attack-short engine engine-short faults faults-short voyage voyage-short quickstart quickstart-picture tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+attack attack-short engine engine-short faults faults-short pipeline pipeline-short quickstart quickstart-picture tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -89,14 +89,14 @@ foundry-short: $(ENV) foundry-env ## Train, save, kill and resume with LLM Found
 	$(PYTHON) -m pytest -m engine --durations=4 $(ARGS) tests/foundry \
 		-k 'test_kill_and_resume_to_the_last_bit and fsdp or test_a_pickle_that_runs_code'
 
-.PHONY: voyage
-voyage: $(ENV) worker-env foundry-env cluster-programs ## Walk runs from text to report, on this host and in a cluster (needs root)
-	$(PYTHON) -m pytest -m 'engine or cluster' -s $(ARGS) tests/engine/test_voyage.py \
-		tests/cluster/pods/test_voyage.py
+.PHONY: pipeline
+pipeline: $(ENV) worker-env foundry-env cluster-programs ## Run the whole pipeline on this host and in a cluster (needs root)
+	$(PYTHON) -m pytest -m 'engine or cluster' -s $(ARGS) tests/engine/test_pipeline.py \
+		tests/cluster/pods/test_pipeline.py
 
-.PHONY: voyage-short
-voyage-short: $(ENV) worker-env ## Walk the one on this host, to exported weights
-	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_voyage.py
+.PHONY: pipeline-short
+pipeline-short: $(ENV) worker-env ## Run the whole pipeline on this host
+	$(PYTHON) -m pytest -m engine -s $(ARGS) tests/engine/test_pipeline.py
 
 .PHONY: quickstart
 quickstart: $(ENV) worker-env ## Run the quickstart and compare its page with the output; ARGS=--write updates the page

@@ -4,11 +4,11 @@
 
     make engine && python -m docs.tools.recorded_tables engine      docs/engine.md
     make foundry && python -m docs.tools.recorded_tables foundry    docs/guides/llm-foundry.md
-    make voyage && python -m docs.tools.recorded_tables voyages     docs/cluster-tests.md
+    make pipeline && python -m docs.tools.recorded_tables pipelines     docs/cluster-tests.md
     make faults && python -m docs.tools.recorded_tables faults      docs/guides/supervision.md
 
-The newest row of each name counts. A table without new rows stays as it is; of the voyages, what
-was recorded before is kept in docs/figures/voyages.json. Of faults every result counts, also of a
+The newest row of each name counts. A table without new rows stays as it is; of the pipelines, what
+was recorded before is kept in docs/figures/pipelines.json. Of faults every result counts, also of a
 seed that was run before, and is kept too: take a suite's lines out of
 docs/figures/fault-results.jsonl after a change that its results depend on.
 """
@@ -53,7 +53,7 @@ KILLS = {
     "mds kills": "the cutting of tokens into samples",
 }
 """The fault suites of LLM Foundry, and what they kill."""
-VOYAGES = ROOT / "docs/figures/voyages.json"
+PIPELINES = ROOT / "docs/figures/pipelines.json"
 FAULTS = ROOT / "build/fault-results.jsonl"
 KEPT_FAULTS = ROOT / "docs/figures/fault-results.jsonl"
 Rows = dict[str, dict[str, list[str]]]
@@ -91,13 +91,13 @@ def foundry_kills() -> Rows:
     return {"kills": body} if body else {}
 
 
-def voyages_table() -> str:
-    """A column for each voyage; keeps what was recorded."""
-    voyages: dict[str, dict[str, Any]] = json.loads(VOYAGES.read_text())
-    voyages |= {voyage.pop("title"): voyage for voyage in recorded("voyages.jsonl")}
-    voyages = dict(sorted(voyages.items()))
-    VOYAGES.write_text(json.dumps(voyages, indent=2) + "\n")
-    every = voyages.values()
+def pipelines_table() -> str:
+    """A column for each pipeline; keeps what was recorded."""
+    pipelines: dict[str, dict[str, Any]] = json.loads(PIPELINES.read_text())
+    pipelines |= {pipeline.pop("title"): pipeline for pipeline in recorded("pipelines.jsonl")}
+    pipelines = dict(sorted(pipelines.items()))
+    PIPELINES.write_text(json.dumps(pipelines, indent=2) + "\n")
+    every = pipelines.values()
     whole = [sum(one["seconds"].values()) for one in every]
     rows = [["the whole way", *(f"{seconds:,.0f} s" for seconds in whole)]]
     for step in next(iter(every))["seconds"]:
@@ -109,7 +109,7 @@ def voyages_table() -> str:
         ["largest difference of a logit", *(f"{one['logits']:.0e}" for one in every)],
         ["load of the machine at the end", *(f"{one['load']:.0f}" for one in every)],
     ]
-    return table(("", *voyages), rows)
+    return table(("", *pipelines), rows)
 
 
 def right(cases: Sequence[Case]) -> str:
@@ -249,8 +249,8 @@ def fault_tables() -> dict[str, str]:
 def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else ""
     parts: dict[str, str]
-    if what == "voyages":
-        page, parts = "cluster-tests.md", {"voyages": voyages_table()}
+    if what == "pipelines":
+        page, parts = "cluster-tests.md", {"pipelines": pipelines_table()}
     elif what == "faults":
         page, parts = "guides/supervision.md", fault_tables()
     elif what in ("engine", "foundry"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What voyages have in common, on this host or in a cluster: a corpus, and a clock."""
+"""What pipelines have in common, on this host or in a cluster: a corpus, and a clock."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import zstandard
 from docs.tools.page_parts import ROOT
 from tests.unit.dataprep.little_corpus import documents, tokenizer_json
 
-RESULTS = ROOT / "build/voyages.jsonl"
+RESULTS = ROOT / "build/pipelines.jsonl"
 
 
 def write_corpus(directory: Path, texts: int, files: int = 1) -> None:
@@ -30,7 +30,7 @@ def write_corpus(directory: Path, texts: int, files: int = 1) -> None:
 
 
 class Clock:
-    """Counts how long each step of a voyage takes."""
+    """Counts how long each step of a pipeline takes."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -51,7 +51,7 @@ class Clock:
 
 
 def record(title: str, clock: Clock, resumed: list[int], logits: float) -> None:
-    """Keep a voyage for the table of `docs/tools/recorded_tables.py`."""
+    """Keep a pipeline for the table of `docs/tools/recorded_tables.py`."""
     told = {
         "title": title,
         "seconds": clock.seconds,

@@ -18,11 +18,11 @@ from tests.cluster import images
 from tests.cluster.cluster import Cluster
 from tests.cluster.scene import OPERATORS, Scene, until
 from tests.cluster.toy_run import CLAIM, FOUNDRY, MEGATRON, Toy, starts
-from tests.voyage import Clock, record, write_corpus
+from tests.pipeline_runs import Clock, record, write_corpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-RUN = "voyage"
+RUN = "pipeline"
 STEPS = 400
 SAVE_EVERY = 20
 KILL_AT = 45
@@ -62,7 +62,7 @@ monitoring: {{log_every_steps: 1, tensorboard: false}}
 """
 
 
-class Voyage:
+class Pipeline:
     """A walk through the steps of a run, with a clock."""
 
     def __init__(self, scene: Scene) -> None:
@@ -109,38 +109,38 @@ def test_a_run_comes_all_the_way_in_a_cluster(
     cluster: Cluster, toy: Toy, operator: str, tmp_path: Path
 ) -> None:
     scene = Scene(cluster, operator, tmp_path, toy, prefix=RUN, observer=True)
-    voyage = Voyage(scene)
-    clock, seatrial = voyage.clock, scene.seatrial
+    pipeline = Pipeline(scene)
+    clock, seatrial = pipeline.clock, scene.seatrial
     with clock.step("rules"):
-        voyage.walk("--until", "rules")
+        pipeline.walk("--until", "rules")
     with clock.step("data"):
-        walking = voyage.started("--until", "data")
+        walking = pipeline.started("--until", "data")
         task = scene.kill_a_task(RUN, walking)
-        voyage.ended(walking)
+        pipeline.ended(walking)
     assert task, "it was over before a pod of a task could be killed"
     for step in ("plan", "check", "rehearse", "launch"):
         with clock.step(step):
-            voyage.walk("--until", step)
+            pipeline.walk("--until", step)
     with clock.step("wait"):
-        watching = seatrial.started("watch", voyage.spec)
+        watching = seatrial.started("watch", pipeline.spec)
         until(lambda: scene.newest_step(RUN) >= KILL_AT, "training")
         pod = next(
             name for name in scene.pods() if name.startswith((f"{RUN}-master", f"{RUN}-node"))
         )
         scene.kill_pod(pod)
         assert scene.newest_step(RUN) < STEPS - SAVE_EVERY, "it was over before the pod was killed"
-        voyage.walk("--until", "wait")
-        watched = voyage.ended(watching)
+        pipeline.walk("--until", "wait")
+        watched = pipeline.ended(watching)
     assert f"step {STEPS} of {STEPS}" in watched
     resumed = starts(scene.volume, RUN)[1:]
     assert resumed
     assert min(resumed) >= KILL_AT - SAVE_EVERY
     with clock.step("verify"):
-        assert f"step {STEPS}" in voyage.walk("--until", "verify")
+        assert f"step {STEPS}" in pipeline.walk("--until", "verify")
     with clock.step("export"):
-        assert f"step {STEPS}" in voyage.walk("--until", "export")
+        assert f"step {STEPS}" in pipeline.walk("--until", "export")
     with clock.step("report"):
-        assert f"{RUN} has come all the way" in voyage.walk()
+        assert f"{RUN} has come all the way" in pipeline.walk()
     assert "<html" in (tmp_path / f"{RUN}-report.html").read_text()[:500]
 
     largest = gate(scene.volume)

@@ -20,7 +20,7 @@ import pytest
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.engine_process.weights import LOGITS_BAR
 from seatrial.monitoring.event_log import EventKind, read_events
-from tests.voyage import Clock, record, write_corpus
+from tests.pipeline_runs import Clock, record, write_corpus
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
 
