@@ -159,7 +159,7 @@ def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Find
     """Return a finding if the entry is not a table, or if TOML split its name at the dots."""
     if not isinstance(facts, dict):
         rule = "every entry must be a table with its own name."
-        fix = "Write [NAME] and the facts below it."
+        fix = "Start a [NAME] table and put its fields below it."
         return problem(CatalogCode.INVALID, place(file, name, name), rule, fix)
     parts, inner = [name], facts
     while known and inner and all(isinstance(value, dict) for value in inner.values()):

@@ -147,7 +147,7 @@ def _from_line(line: bytes) -> ShardFile:
         name, size, sha256 = parse_json(line)
         file = ShardFile(str(name), int(size), str(sha256))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ShardListError("a line of it cannot be read") from error
+        raise ShardListError("it contains a line that cannot be parsed") from error
     if not file.name or "/" in file.name or "\0" in file.name or file.name in (".", ".."):
         raise ShardListError(f"it names {file.name!r}, which is not a file's name")
     return file

@@ -245,7 +245,7 @@ class _Scan:
         tail = self._peek(self._length - most, most)
         magic, disk, first, here, count, size, begin, comment = _END.unpack(tail[-_END.size :])
         if magic != b"PK\x05\x06" or comment:
-            raise UnsafeFileError("bytes follow the directory, or it has a comment")
+            raise UnsafeFileError("bytes follow the zip central directory, or it has a comment")
         if disk or first or here != count:
             raise UnsafeFileError("it is part of a multi-volume archive")
         told, rest = (count, size, begin), _END.size
@@ -270,7 +270,7 @@ class _Scan:
             text = data[at + _LISTED.size : at + _LISTED.size + names + extras]
             at += _LISTED.size + names + extras
             if comments or at > size:
-                raise UnsafeFileError("an entry of its directory has a comment")
+                raise UnsafeFileError("an entry of the zip central directory has a comment")
             yield _listed(values, text[:names], text[names:])
         if at != size:
             raise UnsafeFileError("its directory is longer than it says")

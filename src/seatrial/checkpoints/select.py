@@ -40,7 +40,7 @@ def nothing_good(
     """Return why a start without a good checkpoint must not begin at step 0; None if it may."""
     recorded = [one for one in there if one.state is not State.TORN]
     if request.step is not None:
-        rule = f"the requested checkpoint of step {request.step} cannot be used."
+        rule = f"the requested checkpoint at step {request.step} cannot be used."
         fix = "Request another step, or none to use the newest good checkpoint."
         code = CheckpointCode.NONE_GOOD
     elif recorded:

@@ -169,7 +169,7 @@ _DATA_MEANING = {
     "seed": "samples are shuffled differently.",
     "sequence_length": "samples are split differently.",
     "train_samples": "the engine shuffles for the length of the run, so the order changes.",
-    "sizes": "the files have other sizes: their content has changed.",
+    "sizes": "the file sizes differ: the content has changed.",
 }
 
 

@@ -67,7 +67,7 @@ def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bo
         return f"step {one.step:,}  {result}"
     result = "damaged" if has_errors(findings) else "ok"
     if passed_by and not findings:
-        result = f"verified {verified(one)}, skipped; --again reads it"
+        result = f"verified {verified(one)}, skipped; use --again to verify it again"
     return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {result}"
 
 

@@ -43,7 +43,7 @@ def command(
     readmit: Annotated[
         list[str] | None,
         typer.Option(
-            help="Use a repaired node again that an earlier attempt excluded. Repeatable.",
+            help="Reuse a repaired node that an earlier attempt excluded. Repeatable.",
             metavar="NODE",
         ),
     ] = None,

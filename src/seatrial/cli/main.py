@@ -116,7 +116,7 @@ GROUPS = {
         "watch": "Watch a run live: curves, ranks, goodput, estimated end.",
         "report": "Write an HTML report of a run.",
         "diagnose": "Find out why a run stopped, hangs or is slow.",
-        "forward": "Forward a run's TensorBoard to a port of this host.",
+        "forward": "Forward a run's TensorBoard to a local port.",
     },
     "Checkpoints": {
         "checkpoints": "List, verify, prune, pin, copy, export and import checkpoints.",

@@ -204,7 +204,7 @@ def command(
         ),
     ] = None,
     helm: Annotated[
-        bool, typer.Option("--helm", help="Write a Helm chart of the run (needs --output).")
+        bool, typer.Option("--helm", help="Write a Helm chart for the run (needs --output).")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the files of an earlier render.")

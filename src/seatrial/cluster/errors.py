@@ -118,7 +118,7 @@ def _other_error(call: Call, answer: Answer) -> ClusterError:
         ClusterCode.FAILING,
         where,
         f"the API server returned {answer.status}: {said}.",
-        "Try again. If it persists, report this to the cluster's administrator.",
+        "Try again. If the error persists, report it to the cluster's administrator.",
         said,
     )
 

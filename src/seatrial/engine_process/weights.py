@@ -71,7 +71,7 @@ class Logits:
         if math.isnan(self.largest):
             return "its logits are NaN: the training has diverged."
         if math.isinf(self.largest):
-            return "in transformers the model has another vocabulary than in the engine."
+            return "the model's vocabulary in transformers differs from the engine's."
         return (
             f"a logit in transformers is {self.largest:.0e} from the engine's, "
             f"and at most {self.bar:.0e} is rounding."

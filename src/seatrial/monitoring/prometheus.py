@@ -85,7 +85,7 @@ EXPORTED = (
     # Time and checkpoints.
     _counter("run_seconds", "Wall-clock time by use (goodput).", "bucket"),
     _counter("starts", "Starts of training, including restarts."),
-    _counter("failures", "Exits of training with an error."),
+    _counter("failures", "Number of times training exited with an error."),
     _counter("checkpoint_saves", "Checkpoints written, or staged if saving is asynchronous."),
     _counter("checkpoint_save_seconds", "Seconds that training was paused for saves."),
     _gauge("checkpoint_step", "Step of the newest checkpoint."),

@@ -241,5 +241,5 @@ def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibra
     if found.steps < FEWEST or found.spread < 0:
         raise DamagedError(f"it is of {found.steps} steps with a spread of {found.spread:g}")
     if min(found.measured, found.predicted) <= 0:
-        raise DamagedError("a step of it takes no time")
+        raise DamagedError("one of its steps has a duration of zero")
     return found if found.digest == digest(dict(measured_on)) else None

@@ -55,7 +55,7 @@ def _fix(run: PlannedRun, days: float) -> str:
     fewer = format_count(int(run.plan.length.tokens * USUAL_DAYS / days))
     nodes = math.ceil(run.plan.machines.nodes * days / USUAL_DAYS)
     if nodes > MOST_NODES:
-        return f"Train on about {fewer} tokens for {USUAL_DAYS} days, or train a smaller model."
+        return f"To finish in {USUAL_DAYS} days, train on about {fewer} tokens, or a smaller model."
     return f"For {USUAL_DAYS} days, use about {nodes:,} nodes, or train on about {fewer} tokens."
 
 

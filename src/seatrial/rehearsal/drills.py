@@ -198,7 +198,7 @@ class Rehearsal:
         elif changed:
             said += f"{len(changed)} of {tensors} tensors of the checkpoint differ: {changed[0]}"
         else:
-            said += f"losses, gradient norms and {tensors} tensors equal bit for bit"
+            said += f"losses, gradient norms and {tensors} tensors are bitwise identical"
         return self._result(DrillName.KILL, not (differing or changed), said, seconds)
 
     def reshard(self) -> Result:

@@ -200,7 +200,7 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
         return
     name = scene.plan.machines.storage
     if not tier.csi_driver:
-        rule = f"{name} is a directory of one host, which pods cannot share."
+        rule = f"{name} is a host-local directory, which pods cannot share."
         fix = "Use a tier with a driver, or an existing claim: cluster.storage.claim=NAME."
         inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
         return
@@ -283,7 +283,7 @@ def _check_identity(scene: Scene, inspection: RenderInspection) -> None:
     if identity is None:
         return
     if cloud is Cloud.LOCAL:
-        rule = f"a cluster of profile {scene.plan.machines.profile} has no cloud identities."
+        rule = f"profile {scene.plan.machines.profile} does not support cloud identities."
         fix = "Remove identity, or use secrets."
         inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
     elif _ACCOUNTS.get(cloud, "") not in identity:

@@ -222,7 +222,7 @@ def _tensorboard_pod(site: Site, run: str) -> str:
         ClusterCode.NOT_FOUND,
         f"{site.namespace}/{run}",
         f"no pod serves TensorBoard: {why[0]}" if why else "no pod serves TensorBoard.",
-        "Wait until it is running. A run has one unless monitoring.tensorboard is false."
+        "Wait until it is running. TensorBoard is on unless monitoring.tensorboard is false."
         if pods
         else "Launch the run with monitoring.tensorboard: true, which is the default.",
     )

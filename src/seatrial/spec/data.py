@@ -157,7 +157,7 @@ class DataSpec(SpecModel):
         if None in weights and any(weights):
             raise broken(
                 f"some sources have a weight, and sources[{weights.index(None)}] has none.",
-                "Set a weight for every source, or for none to blend by size.",
+                "Set a weight for every source, or omit all weights to blend by size.",
             )
         return sources
 

@@ -137,7 +137,7 @@ _PROFILE = (
     "It belongs to the kind of cluster: {field} of a profile in a catalog of your own "
     "(guide: Use your own catalog)."
 )
-_RENDERED = "No field sets it: let kustomize add it to what seatrial render --output writes."
+_RENDERED = "No field sets it: add it with kustomize to the output of seatrial render --output."
 _OUTSIDE = {
     "node_selector nodeselector node_labels node_affinity nodeaffinity affinity": _PROFILE.format(
         field="node_labels"

@@ -104,7 +104,7 @@ def _auto_or_positive(value: Any) -> int | Auto:
     fix = "Write a number such as 8, or auto."
     if isinstance(value, str) and value.strip().isdigit():
         fix = f"Write {value.strip()} without quotes."
-    rule = f"must be a positive whole number or auto, not {shown(value)}."
+    rule = f"must be a positive integer or auto, not {shown(value)}."
     raise broken(rule, fix, SpecCode.TYPE)
 
 

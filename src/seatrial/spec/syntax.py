@@ -53,7 +53,7 @@ def odd_blank(character: str) -> tuple[str, str]:
     """Return rule and fix for a character that looks like a space but is not one for YAML."""
     name = unicodedata.name(character).lower()
     rule = f"U+{ord(character):04X} ({name}) is not a space in YAML."
-    return rule, "Replace it by an ordinary space; an editor can show or replace all of them."
+    return rule, "Replace it with an ordinary space. An editor can show all such characters."
 
 
 class Lines:
@@ -142,7 +142,7 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
         rule = f"a value cannot start with {_visible(first)}."
         return line, column, rule, "Put the value in quotes."
     if "sequence entries are not allowed" in problem:
-        rule = "a list cannot start on the line of its key."
+        rule = "a list cannot start on the same line as its key."
         return line, column, rule, "Put each item on a separate line, indented, after a hyphen."
     if "expected <block end>" in problem:
         return _misaligned(problem, lines, line, column)

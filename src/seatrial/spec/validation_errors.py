@@ -232,7 +232,7 @@ def _in_override(error: ErrorDetails, path: Path) -> str:
         return f"Write it in braces: {{KEY: VALUE}}{keys}."
     if explanation is _list:
         return "Write its items in brackets: [ITEM, ITEM]."
-    return "Write one text after the = sign." if explanation is _text else ""
+    return "Write a single string after the = sign." if explanation is _text else ""
 
 
 def _unquoted(value: str, wanted: str) -> bool:

@@ -69,7 +69,7 @@ def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
     there = list(checkpoints(LocalPlace(root)))
     request = ResumeRequest(str(root), step=40)
     assert candidates(request, there) == []
-    assert "the requested checkpoint of step 40" in str(nothing_good(request, there, 30))
+    assert "the requested checkpoint at step 40" in str(nothing_good(request, there, 30))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
     assert said[0] == "step 40  incomplete"
     assert [line.split()[-1] for line in said[1:4]] == ["ok"] * 3
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
-    assert all(line.endswith("skipped; --again reads it") for line in said[1:4])
+    assert all(line.endswith("skipped; use --again to verify it again") for line in said[1:4])
     damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
     # Asked for by its number, or anew, it is read.
     for words in (("--step", "30"), ("--again",)):

@@ -122,7 +122,7 @@ def test_an_equal_resume_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         monkeypatch, tmp_path, "kill", lambda t: killed_or(t, outcome(range(11, 21)))
     )
     assert code == 0
-    assert "losses, gradient norms and 40 tensors equal bit for bit" in " ".join(output.split())
+    assert "losses, gradient norms and 40 tensors are bitwise identical" in " ".join(output.split())
 
 
 def test_a_long_result_is_wrapped_with_its_verdict_in_the_column(

@@ -246,7 +246,7 @@ def test_a_job_that_kueue_holds_back_is_told_with_kueues_words() -> None:
     reserved = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
     found = only(reasons(observed(job=job, workload={"status": {"conditions": [reserved]}})))
     assert found.code == RunCode.QUEUE
-    assert found.rule == "it waits in the queue gpus: insufficient quota."
+    assert found.rule == "it is waiting in the queue gpus: insufficient quota."
 
 
 def test_nothing_is_said_of_a_run_that_runs() -> None:

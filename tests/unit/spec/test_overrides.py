@@ -81,7 +81,7 @@ def test_what_is_required_cannot_be_taken_back() -> None:
             "Write it in braces: {KEY: VALUE}; its keys are secret, key, env, mount.",
         ),
         ("cluster.env=A", "Write it in braces: {KEY: VALUE}."),
-        ("cluster.env={A: [1]}", "Write one text after the = sign."),
+        ("cluster.env={A: [1]}", "Write a single string after the = sign."),
     ],
 )
 def test_an_override_is_not_told_of_lines_and_hyphens(override: str, fix: str) -> None:

@@ -215,7 +215,7 @@ def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list
         by.append(f"cluster.nodes={one.world_size // of_node}")
         if saved.global_batch_size != wanted.global_batch_size:
             by.append(f"training.global_batch_size={saved.global_batch_size}")
-    return f"Use the layout that saved it, {one} on {one.world_size} ranks.", by
+    return f"Use the layout it was saved with, {one} on {one.world_size} ranks.", by
 
 
 def _sources(words: tuple[str, ...]) -> str:
@@ -341,7 +341,8 @@ def torn_newest(situation: Situation) -> Iterator[Checked]:
             "continue_from.step",
             f"the newest save, of step {last.step:,}, is incomplete; the run would continue from "
             f"step {newest.step:,}.",
-            f"Use {newest.step} if that is intended, or copy the newest again from an intact copy.",
+            f"Use {newest.step} if that is intended, or restore the newest checkpoint from an "
+            "intact copy.",
             last.step,
             proposed(f"continue_from.step={newest.step}"),
         )

@@ -53,7 +53,7 @@ def list_objects(
 def _absent(place: ObjectFiles) -> InputError:
     fix = "Check the bucket or container, the path and the account."
     if any(mark in place.address for mark in "*?["):
-        fix = "Put the glob into files, and set from to the address above it."
+        fix = "Move the glob to files, and set from to the address before it."
     return InputError(f"{named(place.address)}: no object in {place.kind.name}. {fix}")
 
 

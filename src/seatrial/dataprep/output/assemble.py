@@ -194,7 +194,7 @@ def planned_files(
         for number, parts in enumerate(_runs(groups[key], width, file_bytes)):
             found.append(PlannedFile(f"{stem}-{number:05d}", *key, width, tuple(parts)))
     if len(found) > MOST_FILES:
-        rule = f"the output would have {len(found)} files; the engine can blend {MOST_FILES}."
+        rule = f"the output has {len(found)} files; the engine can blend at most {MOST_FILES}."
         fix = "Choose a domain_field with fewer values, or none."
         where = Where(field="data.sources")
         raise FindingsError(

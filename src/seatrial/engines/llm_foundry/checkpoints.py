@@ -261,7 +261,7 @@ def _contents(tensors: dict[str, StoredTensor], settings: dict[str, Any]) -> Con
 
 def _whole(archive: ScannedArchive) -> Contents:
     if archive.notes.get("byteorder", b"little") != b"little":
-        raise UnsafeFileError("it was written on a machine with another byte order")
+        raise UnsafeFileError("it was written on a machine with a different byte order")
     state = archive.content.value
     try:
         tensors = {

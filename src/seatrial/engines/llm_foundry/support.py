@@ -95,7 +95,9 @@ def _not_llamas(plan: Plan) -> Iterator[Problem]:
 def _beginning(plan: Plan) -> Iterator[Problem]:
     weights = plan.spec.initial_weights
     if weights is not None and weights.huggingface is not None:
-        rule = "LLM Foundry runs cannot start from Hugging Face weights: they would be random."
+        rule = (
+            "LLM Foundry cannot start from Hugging Face weights: it would start from random ones."
+        )
         fix = "Use initial_weights.checkpoint with a Composer checkpoint, or engine.name="
         yield _unsupported("initial_weights.huggingface", rule, f"{fix}megatron.")
     if weights is not None and weights.checkpoint is not None and "://" in weights.checkpoint:
@@ -158,7 +160,7 @@ def _data(plan: Plan) -> Iterator[Problem]:
     sources = plan.spec.data.sources or ()
     for number, source in enumerate(sources):
         if len(sources) > 1 and source.prepared is None and source.name is None:
-            rule = "each source becomes a separate stream, in a directory of its name."
+            rule = "each source becomes a separate stream, in a directory named after it."
             yield _unsupported(f"data.sources[{number}]", rule, "Add name.")
         place = source_place(plan, source)
         if "://" in place and not place.startswith(STREAMED):

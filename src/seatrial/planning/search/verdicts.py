@@ -84,7 +84,7 @@ def _lose_less(run: PlannedRun, chosen: Priced, saves: Saves) -> str:
         less = f"Save less often: checkpoints.every_hours={hours:.2g} loses the least time."
         return f"{less} Or shorten {shorter}." if shorter else less
     if shorter:
-        return f"Expect this loss, or shorten {shorter}."
+        return f"Accept this lost time, or shorten {shorter}."
     return "Expect this loss: a save takes a smaller share of a longer run."
 
 
@@ -137,7 +137,7 @@ def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.BEYOND_FIT,
             Severity.NOTE,
             loaded.where("cluster.nodes"),
-            "the step time is extrapolated beyond the published runs that were fitted: "
+            "the step time is extrapolated beyond the published runs that the model was fitted to: "
             f"{'; '.join(known.beyond)}.",
             f"±{percent(known.nine_of_ten)}",
             "The error bar is wider for it. Calibrate with a few steps of your own: "

@@ -64,7 +64,7 @@ def _queued(observed: Observed, where: str) -> Finding:
         "",
     )
     queue = observed.job.labels.get("kueue.x-k8s.io/queue-name", "") if observed.job else ""
-    rule = f"it waits in the queue {queue}" if queue else "it is suspended without a queue"
+    rule = f"it is waiting in the queue {queue}" if queue else "it is suspended without a queue"
     return Finding(
         RunCode.QUEUE,
         Severity.WARNING,

@@ -161,7 +161,8 @@ def meet_once(company: Company, directory: str) -> list[Finding]:
     met = Path(company.met) if company.met else None
     if met is not None and met.exists():
         sys.stderr.write(
-            "seatrial: the nodes have already met in this attempt; only this node was checked.\n"
+            "seatrial: the nodes have already completed rendezvous in this attempt; only this node "
+            "was checked.\n"
         )
         return []
     found = meet(company, directory)

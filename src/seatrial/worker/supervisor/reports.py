@@ -97,7 +97,7 @@ class Reports:
     def agent_ended(self, code: int, step: int) -> None:
         """Report that the agent exited without reporting a process."""
         rule = f"torchrun {_ended(code)}, together with its ranks."
-        fix = "See its output. If it lost the other nodes, see their output."
+        fix = "See its output. If it lost contact with the other nodes, see their output."
         self._report(SupervisorCode.AGENT, Severity.WARNING, rule, fix, step, code)
 
     def no_progress(self, restarts: int) -> None:

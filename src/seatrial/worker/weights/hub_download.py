@@ -87,7 +87,7 @@ _FINAL: tuple[tuple[type[Exception], str, str], ...] = (
     (
         EntryNotFoundError,
         f"the repository has no {CONFIG}.",
-        "Use a repository with weights for transformers.",
+        "Use a repository with weights in transformers format.",
     ),
 )
 """Permanent errors of the Hub, each with its rule and fix; the first match counts."""

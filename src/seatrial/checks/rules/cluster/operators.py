@@ -74,7 +74,7 @@ def not_served(situation: Situation) -> Iterator[Checked]:
             proposed(f"cluster.operator={others[0]}"),
         )
         return
-    fix = "Install the operator, and wait until the cluster serves its definitions."
+    fix = "Install the operator, and wait until its CRDs are established."
     if others:
         fix = f"Use cluster.operator={others[0]}, or install the operator."
     by = [f"cluster.operator={others[0]}"] if others else []
