@@ -55,7 +55,7 @@ def test_the_address_of_one_file(corpus: ObjectStore) -> None:
 def test_nothing_there(corpus: ObjectStore) -> None:
     with pytest.raises(InputError, match="no object in"):
         list_inputs(_source(f"{corpus.address}/nothing"), QUICK)
-    with pytest.raises(InputError, match="Put the glob into files"):
+    with pytest.raises(InputError, match="Move the glob to files"):
         list_inputs(_source(f"{corpus.address}/train/*.zst"), QUICK)
 
 

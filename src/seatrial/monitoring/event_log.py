@@ -21,7 +21,7 @@ from seatrial.storage.state_files import open_descriptor, open_regular
 
 
 class EventKind(StrEnum):
-    """The kind of an event."""
+    """What happened, with the values that each kind has."""
 
     RESTART = "restart"
     """Processes were restarted within an attempt: count, began (when the process was created)."""

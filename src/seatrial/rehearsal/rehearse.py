@@ -40,7 +40,7 @@ KEPT = "layout rules, flags, schedule, precision policy, checkpoint format"
 
 @dataclass(frozen=True, slots=True)
 class RehearsalReport:
-    """The report of a rehearsal."""
+    """What a rehearsal tried and what came of it, for its JSON file."""
 
     run: str
     plan_digest: str

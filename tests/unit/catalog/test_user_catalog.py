@@ -109,7 +109,7 @@ def test_a_bad_entry_is_named_with_its_file(tmp_path: Path, name: str) -> None:
 
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        UnreadableError, match=r"fabrics\.toml:1:1: the catalog file cannot be read: [^(]*\. Mend"
+        UnreadableError, match=r"fabrics\.toml:1:1: the catalog file cannot be read: [^(]*\. Fix"
     ):
         write(tmp_path, "fabrics.toml", "= nothing").names(Kind.FABRICS)
 

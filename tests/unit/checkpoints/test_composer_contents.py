@@ -99,7 +99,7 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
         (Tensor(Storage("7")), CONFIG, b"little", "not in its archive"),
         (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not what Composer writes"),
         (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "storage 0 has 32 bytes"),
-        (Tensor(Storage("0")), CONFIG, b"big", "another byte order"),
+        (Tensor(Storage("0")), CONFIG, b"big", "a different byte order"),
         (Tensor(Storage("0")), {}, b"little", "no configuration of one"),
         (7, CONFIG, b"little", "not what Composer writes"),
     ],

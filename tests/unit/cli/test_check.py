@@ -125,7 +125,7 @@ def test_fix_writes_the_changes_and_keeps_comments(tmp_path: Path) -> None:
     diff = difflib.unified_diff(old, new, name, name, n=1, lineterm="")
     assert done.stdout.startswith("\n".join(diff))
     assert "fixed   ST-SPEC-001      training.global_batch_sise=null" in done.stdout
-    assert "Wrote run.yaml: 1 change, and the run is the same." in done.stdout
+    assert "Wrote run.yaml: 1 change; the run stays the same." in done.stdout
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -202,7 +202,7 @@ def test_a_diff_shows_no_secret(tmp_path: Path) -> None:
 def test_fix_and_overrides_exclude_each_other(tmp_path: Path) -> None:
     file = spec(tmp_path)
     done = seatrial("check", "run.yaml", "cluster.nodes=4", "--fix", cwd=tmp_path, code=2)
-    assert "overrides are for this call" in done.stderr
+    assert "overrides apply to this call only" in done.stderr
     assert file.read_text() == CLEAN
 
 
@@ -319,6 +319,6 @@ def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:
     for short in ("render-011", "ST-RENDER-11", "render11"):
         said = seatrial("explain", short, cwd=tmp_path).stdout
         assert said.startswith("ST-RENDER-011  ")
-        assert "\ndo      Build the image" in said
+        assert "\nfix     Build the image" in said
     found = json.loads(seatrial("explain", "ST-RUN-010", "--json", cwd=tmp_path).stdout)
     assert (found["part"], found["sources"]) == ("runs", [])

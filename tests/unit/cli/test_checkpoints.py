@@ -218,7 +218,7 @@ def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
     other = ("checkpoints", "export", "run.yaml", f"checkpoints.location={home / 'saved'}")
     done = seatrial(*other, "--to", "out", "--compare", cwd=home, code=2)
     assert "describes a different model than the checkpoint of step 10" in done.stderr
-    assert "leave out --compare" in done.stderr
+    assert "omit --compare" in done.stderr
 
 
 def test_an_export_that_is_there_is_not_made_again(run: Path) -> None:

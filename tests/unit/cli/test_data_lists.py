@@ -77,7 +77,7 @@ def test_after_a_resume_only_this_start_is_counted(
     (second,) = (tmp_path / "corpus" / "s1").iterdir()
     assert (outcome.tasks, outcome.input_bytes) == (1, second.stat().st_size)
     say_outcome("little", outcome, "", "run.yaml")
-    assert "1 task (of 2; the others were done before)" in capsys.readouterr().out
+    assert "1 task (of 2; the others were done earlier)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_worker_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -
     found = {part.extra: part for part in parts(needed)}
     assert (found["worker"].where, found["worker"].missing) == (sys.executable, ("absent",))
     monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/bin/false")
-    with pytest.raises(MissingExtraError, match="does not answer as a Python does"):
+    with pytest.raises(MissingExtraError, match="is not a working Python"):
         parts(INSTALLED)
 
 
@@ -103,7 +103,7 @@ def test_the_command_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = seatrial("doctor", cwd=tmp_path).stdout
     assert "No kubeconfig found" in said
     assert "pip install '.[worker,wandb]'" in " ".join(said.split())
-    assert "without a cluster, in a checkout of Seatrial:\n  pip install '.[worker]'" in said
+    assert "without a cluster (in a checkout of Seatrial):\n  pip install '.[worker]'" in said
     assert "Missing for llm-foundry: llm-foundry." in said
     told = json.loads(seatrial("doctor", "--json", cwd=tmp_path).stdout)
     ready = {part["extra"]: part["is_ready"] for part in told["parts"]}

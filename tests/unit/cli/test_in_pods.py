@@ -112,7 +112,7 @@ def test_weights_go_where_they_outlive_the_pod(server: FakeTransport, spec_file:
 
 
 def test_a_directory_says_not_where_its_pods_would_be(server: FakeTransport) -> None:
-    with pytest.raises(UsageError, match="needs the spec"):
+    with pytest.raises(UsageError, match="needs the run's spec"):
         ran("checkpoints", "list", "/data/checkpoints", "--on", "kubernetes")
     assert not server.calls
 

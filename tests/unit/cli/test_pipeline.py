@@ -172,7 +172,7 @@ def test_a_step_that_needs_somebody_stops_it(spec_file: Path) -> None:
     wrong = seatrial("run", "run.yaml", *too_large, *until, cwd=spec_file.parent, code=1)
     assert "ST-PLAN-011" in wrong.stdout
     assert "Stopped at step 1 of" in wrong.stderr
-    assert f"go on with: seatrial run run.yaml {' '.join(too_large)}" in wrong.stderr
+    assert f"then rerun: seatrial run run.yaml {' '.join(too_large)}" in wrong.stderr
 
 
 def test_an_unknown_step_is_answered_with_those_there_are(spec_file: Path) -> None:
@@ -209,12 +209,21 @@ def test_a_run_that_has_failed_is_launched_again(
 ) -> None:
     called: list[str] = []
 
-    def ends(words: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
-        called.append(words[words.index(NO_NEXT) + 1])
-        failed = called[-1] == "wait" and called.count("wait") == 1
-        return subprocess.CompletedProcess(words, ExitCode.RUN_FAILED if failed else 0)
+    class Child:
+        def __init__(self, words: list[str], **_: Any) -> None:
+            called.append(words[words.index(NO_NEXT) + 1])
+            failed = called[-1] == "wait" and called.count("wait") == 1
+            self.code = ExitCode.RUN_FAILED if failed else 0
 
-    monkeypatch.setattr("subprocess.run", ends)
+        def __enter__(self) -> "Child":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def wait(self) -> int:
+            return self.code
+
+    monkeypatch.setattr("subprocess.Popen", Child)
     monkeypatch.setattr("seatrial.cli.run.require_all", lambda *_: None)
     first = CliRunner().invoke(app, [str(spec_file)])
     assert first.exit_code == ExitCode.RUN_FAILED

@@ -94,7 +94,7 @@ def test_plans_stand_beside_each_other(open_file: Path) -> None:
     shared, *lines = both.splitlines()
     assert shared == "gpt3-7.5b, 2 × p4d.24xlarge, 16 × a100-40gb"
     assert [line.split()[0] for line in lines[:3]] == ["spec", "open.yaml", "run.yaml"]
-    assert both.splitlines()[-1].startswith("next  seatrial plan ")
+    assert both.splitlines()[-1].startswith("next  set the values of one row")
     swept = seatrial(
         "plan",
         "open.yaml",
@@ -151,7 +151,7 @@ def test_nothing_fits(open_file: Path) -> None:
 def test_findings_that_only_the_check_lists_are_counted_on_the_page(open_file: Path) -> None:
     weights = "initial_weights={huggingface: 'hf://meta-llama/Llama-2-70b-hf@0123456'}"
     words = (weights, "training.learning_rate.peak=3")
-    page = seatrial("plan", "open.yaml", *words, cwd=open_file.parent).stdout
+    page = seatrial("plan", "open.yaml", *words, cwd=open_file.parent, COLUMNS="400").stdout
     counted = next(line for line in page.splitlines() if line.startswith("check "))
     listed = seatrial("check", "open.yaml", *words, cwd=open_file.parent)
     codes = [line for line in listed.stdout.splitlines() if line.startswith(("warning", "note"))]
@@ -168,7 +168,7 @@ def test_findings_that_only_the_check_lists_are_counted_on_the_page(open_file: P
 
 def test_every_number_of_a_sweep_has_an_error_bar(open_file: Path) -> None:
     words = ("plan", "open.yaml", "--what-if", "cluster.nodes=2,4")
-    table = seatrial(*words, cwd=open_file.parent).stdout.splitlines()
+    table = seatrial(*words, cwd=open_file.parent, COLUMNS="200").stdout.splitlines()
     assert table[0] == "gpt3-7.5b"
     assert [word for word in table[1].split() if word in ("machine", "GPUs")] == ["machine", "GPUs"]
     for row in table[2:4]:
@@ -182,14 +182,14 @@ def test_every_number_of_a_sweep_has_an_error_bar(open_file: Path) -> None:
 
 def test_overrides_are_not_kept(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "cluster.nodes=4", cwd=open_file.parent)
-    assert "not kept: overrides apply to this call only" in done.stdout
+    assert "not stored: overrides apply to this call only" in done.stdout
     assert not (open_file.parent / ".seatrial").exists()
 
 
 def test_an_option_of_one_plan_is_refused_for_several(open_file: Path) -> None:
     words = ("--what-if", "cluster.nodes=2,4", "--html", "plan.html")
     done = seatrial("plan", "open.yaml", *words, cwd=open_file.parent, code=2)
-    assert "Give one kind at a time" in done.stderr
+    assert "Use one kind at a time" in done.stderr
     assert not (open_file.parent / "plan.html").exists()
 
 

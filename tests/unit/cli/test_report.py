@@ -153,7 +153,7 @@ def test_the_headline_states_the_result(log: Path, tmp_path: Path) -> None:
     ("values", "expected"),
     [
         ({"code": 0}, "Stopped at step 10 of 40; loss 10 → 1"),
-        ({"code": 1}, "Failed at step 10 of 40: ended with code 1"),
+        ({"code": 1}, "Failed at step 10 of 40: exited with code 1"),
         ({"code": 1, "error": "data.StrangeError: no more. Try it."}, "StrangeError: no more"),
         (
             {"code": 1, "error": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"},

@@ -256,7 +256,7 @@ def test_runs_on_this_host_are_listed_without_a_cluster(
     listed = ran("list")
     assert listed.splitlines()[1].split()[:4] == ["slim-7b", "gone", "1", "torchrun"]
     assert listed.endswith("next  seatrial status slim-7b\n")
-    assert "no cluster can be asked from here" in ran("list", both=True)
+    assert "No cluster is configured" in ran("list", both=True)
 
 
 def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(

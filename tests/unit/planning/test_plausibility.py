@@ -46,7 +46,7 @@ def test_a_run_of_years_is_reported_with_nodes_and_tokens_that_work(catalog: Cat
 def test_nodes_that_nobody_has_are_not_proposed(catalog: Catalog) -> None:
     (warning,), _ = found(opened(*ONE_NODE, "training.tokens=9000T"), catalog)
     assert "nodes" not in warning.fix
-    assert warning.fix.startswith("Train on about ")
+    assert warning.fix.startswith("To finish in ")
 
 
 def test_a_run_of_millions_of_dollars_is_reported(catalog: Catalog) -> None:

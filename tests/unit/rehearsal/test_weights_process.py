@@ -162,7 +162,7 @@ def test_an_export_within_the_bar_says_so_in_its_record(
     ("largest", "said"),
     [
         (0.5, "is 5e-01 from the engine's, and at most 1e-04 is rounding"),
-        (None, "another vocabulary"),
+        (None, "vocabulary in transformers differs"),
         (math.nan, "are NaN: the training has diverged"),
     ],
 )

@@ -312,7 +312,7 @@ def test_a_place_that_cannot_be_written_is_named(home: Path) -> None:
     [
         ("cluster.nodes=2", r"cluster\.nodes: .* one node"),
         ('cluster.env={RANK: "5"}', r"cluster\.env\.RANK: .* set by the launcher"),
-        ("cluster.identity=arn:aws:iam::1:role/a", "no cloud identities"),
+        ("cluster.identity=arn:aws:iam::1:role/a", "does not support cloud identities"),
     ],
 )
 def test_what_this_host_cannot_run_is_refused_before_anything_is_written(

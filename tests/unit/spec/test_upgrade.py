@@ -60,7 +60,7 @@ def test_the_text_is_converted_with_its_comments(tmp_path: Path) -> None:
 def test_the_newest_format_stays_as_it_is(spec_file: Path) -> None:
     done = seatrial("spec", "upgrade", "run.yaml", cwd=spec_file.parent)
     assert done.stdout == (
-        f"run.yaml is {API_VERSION}, the newest format: nothing to do.\n"
+        f"run.yaml already has the current format, {API_VERSION}.\n"
         "next  seatrial validate run.yaml\n"
     )
     assert spec_file.read_text() == SPEC

@@ -26,7 +26,7 @@ FOR_EVER = 10**9
 
 
 class FaultKind(StrEnum):
-    """The kind of fault."""
+    """The faults that tests can inject into a running engine."""
 
     NAN_WEIGHT = "nan-weight"
     """A weight of the rank becomes NaN, or the infinity in `amount`."""

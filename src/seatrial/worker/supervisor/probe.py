@@ -21,7 +21,7 @@ TOLERANCE = 4.0
 
 
 class ProbeKind(StrEnum):
-    """The kind of probe."""
+    """The questions that Kubernetes asks: started, and still alive."""
 
     STARTUP = "startup"
     """Fails until the supervisor has started."""

@@ -36,8 +36,8 @@ class Reports:
         """Report that a process exited, possibly after a save on a node without a stop request."""
         how, severity = _ended(failure.code), Severity.WARNING
         fix = (
-            "See its output above. If signal 9 killed it without a message, it may have run out of "
-            "memory: see the pod's status."
+            "See its output above. If there is none, it may have run out of memory: see the pod's "
+            "status."
         )
         if failure.code == UNFINISHED:
             how, severity = (

@@ -165,9 +165,9 @@ def test_the_words_claim_no_more_than_the_steps_show(spec: Path) -> None:
     said = run(spec, "--seconds", "26,28,30,32,34")
     assert "now the same" not in said
     assert "factor     " in said
-    before, after = said.split("predicted  ")[1].split("\n")[0].split("; with the factor ")
+    before, after = said.split("predicted  ")[1].split("\n")[0].split("; with it ")
     assert before.split()[0] != after.split()[0]
-    assert "of layouts far from this one expect more" in said
+    assert "expect more for very different layouts" in said
 
 
 def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     data = json.loads(run(spec, "--seconds", "30,30.1,29.9,30.05,29.95", "--json"))
     said = run(spec, "--seconds", "30,30.1,29.9,30.05,29.95")
     # 1.645 standard deviations, each 1.4826 median deviations of 0.05 / 30.
-    assert "this one   nine of ten steps of this layout within 0.4%" in said
+    assert "this one   nine of ten steps of this layout are within 0.4%" in said
     loaded = load(spec)
     found = find(resolve_basis(loaded, Catalog()), spec)
     planned = plan_run(
@@ -187,8 +187,8 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     assert after["nine_of_ten"] > 0.05
     narrowed = after["nine_of_ten"] < before["nine_of_ten"]
     said = " ".join(said.split())
-    assert ("as of published sources that were calibrated" in said) is narrowed
-    assert ("as of published runs that were not fitted" in said) is not narrowed
+    assert ("measured on published sources calibrated" in said) is narrowed
+    assert ("measured on published runs without calibration" in said) is not narrowed
 
 
 @pytest.mark.parametrize("times", ["", "12,x,13", "12,-1,13", "12,inf,13"])
