@@ -56,7 +56,7 @@ def test_a_platform_has_a_chart_a_run_and_manifests(page: Path) -> None:
     assert any(block.marker and block.marker.kind == "manifest" for block in blocks)
     assert any("$ seatrial launch" in block.text for block in blocks)
     text = page.read_text(encoding="utf-8")
-    for heading in ("Once", "For every run", "What the cluster is given", "What goes wrong here"):
+    for heading in ("Cluster setup", "Submit a run", "Generated manifests", "Troubleshooting"):
         assert re.search(rf"^## {heading}", text, re.MULTILINE), heading
 
 
