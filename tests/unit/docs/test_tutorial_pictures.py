@@ -85,9 +85,9 @@ def test_stages_do_their_passes_in_the_planned_order() -> None:
 @pytest.mark.parametrize(
     ("name", "phases", "count", "given", "said"),
     [
-        ("dp", ("gradients", "optimizer"), 2, 6.0, "22.5 MiB against 6,"),
-        ("tp", ("forward", "backward"), 180, 22.5, "180 of 128 KiB, 22.5 MiB"),
-        ("pp", ("forward",), 24, 3.0, "1 MiB a step in each direction"),
+        ("dp", ("gradients", "optimizer"), 2, 6.0, "22.5 MiB in total compared with 6 MiB"),
+        ("tp", ("forward", "backward"), 180, 22.5, "180 messages of 128 KiB, 22.5 MiB"),
+        ("pp", ("forward",), 24, 3.0, "1 MiB per step in each direction"),
         ("cp", ("forward",), 32, 4.0, "makes 32"),
         ("ep", ("forward",), 16, 4.0, "makes 16"),
         ("ep", ("optimizer",), 2, 3.0, "which makes two"),

@@ -90,7 +90,7 @@ def _devices(expected: Expected) -> Iterator[Finding]:
         yield finding(
             PreflightCode.GPUS,
             f"{gpus} of {expected.gpus} GPUs are present.",
-            "Check the node for a lost GPU (nvidia-smi, Xid lines in its kernel log), and cordon it.",
+            "Check the node for a lost GPU (nvidia-smi, Xid lines in the kernel log); cordon it.",
             gpus,
         )
     seen = len(glob(expected.devices)) if expected.devices else 0
