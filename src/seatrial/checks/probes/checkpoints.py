@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from seatrial.checkpoints.inventory import Checkpoint, State, checkpoints, tracked_step
-from seatrial.checkpoints.naming import METADATA, directory_name
+from seatrial.checkpoints.naming import METADATA
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.stored_tensors import stored_items
 from seatrial.checks.probe_facts import PlaceFacts, SavedFacts, Unknown
@@ -39,11 +39,12 @@ class CheckpointReader:
             return Unknown.ABSENT if absent else Unknown.UNSEEN
         try:
             place = place_at(address)
-            saved = [_facts(one) for one in checkpoints(place)]
+            there = list(checkpoints(place))
+            saved = [_facts(one) for one in there]
             for number, one in enumerate(saved):
                 if one.whole:
                     # Only the newest: tensor lists can be large, and there may be hundreds.
-                    found = _has_optimizer(place, directory_name(one.step))
+                    found = _has_optimizer(place, there[number].directory)
                     saved[number] = replace(one, has_optimizer=found)
                     break
             return PlaceFacts(tuple(saved), tracked_step(place))
