@@ -103,7 +103,7 @@ def test_a_change_while_reading_is_noticed(corpus: ObjectStore) -> None:
     stream.read(100)
     with corpus.open_writer("large.jsonl") as writer:
         writer.write(noise(8, 9_000_000))
-    with pytest.raises(InputError, match="has changed"):
+    with pytest.raises(InputError, match="changed since the inputs were listed"):
         stream.read()
     stream = open_input(list_inputs(_source(corpus.address, files="large.jsonl"), QUICK)[0], QUICK)
     stream.read(100)
