@@ -187,7 +187,7 @@ def test_a_short_run_is_not_told_to_save_after_its_end(catalog: Catalog) -> None
     assert saves is not None
     assert run.plan.length.steps == saves.budget.best_every_steps == run.plan.save_every_steps
     (finding,) = lost_time(loaded, run, saves)
-    assert finding.fix.startswith("Expect this loss")
+    assert finding.fix.startswith("Accept this lost time")
 
 
 def test_a_choice_of_the_planner_is_not_told_to_be_left_to_it(catalog: Catalog) -> None:
