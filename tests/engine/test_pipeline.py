@@ -109,7 +109,7 @@ def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
     # A batch that cannot be split stops it before the first step.
     spec.write_text(spec_text(tmp_path, batch=7))
     wrong = walk(tmp_path, code=1)
-    assert "7 sequences are not divisible" in wrong.stderr
+    assert "7 sequences cannot be split into micro batches of 2" in wrong.stderr
     spec.write_text(spec_text(tmp_path, batch=8))
 
     clock = Clock()
@@ -126,7 +126,7 @@ def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
     assert largest <= LOGITS_BAR
     with clock.step("report"):
         last = walk(tmp_path)
-    assert "first-trip has come all the way: 10 steps." in last.stdout
+    assert "first-trip finished: 10 of 10 steps." in last.stdout
     assert re.search(r"<html", (tmp_path / "first-trip-report.html").read_text()[:500])
 
     said = subprocess.run(
