@@ -16,14 +16,12 @@ import asyncio
 import io
 import os
 import re
-import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
+from docs.tools.browser import chromium
 from docs.tools.page_parts import ROOT
 from seatrial.catalog.catalog import Catalog
 from seatrial.monitoring.event_log import Event, EventKind, read_events
@@ -168,20 +166,13 @@ async def screenshot(reading: LiveReading, width: int, height: int) -> str:
 
 def photograph(page: Path) -> None:
     """The top of a report as a browser shows it, light and dark."""
-    browser_file = shutil.which("chromium")
-    if browser_file is None:
-        sys.exit("There is no chromium here to open the report with.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_file, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         for theme in ("light", "dark"):
             tab = browser.new_page(viewport={"width": 1280, "height": 1720})
             tab.goto(f"{page.resolve().as_uri()}?theme={theme}")
             tab.wait_for_selector("html[data-drawn=yes]", timeout=120_000)
             target = FIGURES / f"report-{theme}.png"
             tab.screenshot(path=str(target), timeout=120_000)
-        browser.close()
 
 
 def main() -> None:

@@ -14,15 +14,15 @@
 Exits with 1 if one of these fails. Needs chromium.
 """
 
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 
+from docs.tools.browser import chromium
 from docs.tools.page_parts import ROOT
 from docs.tools.site.pages import Page, clicks, dead_links, read_site
 
@@ -101,9 +101,6 @@ def report(what: str, problems: list[str]) -> bool:
 def main() -> None:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/docs").resolve()
     site = read_site(root)
-    browser_file = shutil.which("chromium")
-    if browser_file is None:
-        sys.exit("There is no chromium here to open the pages with.")
     away = clicks(site)
     links = sum(len(page.links) for page in site.values())
     print(f"{'pages':<58} {len(site):>5}\n{'links within the site':<58} {links:>5}")
@@ -118,14 +115,10 @@ def main() -> None:
         ),
         report("pages without a next step", [n for n, page in site.items() if not page.has_next]),
     ]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_file, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         for width, problems in in_browser(browser, root, site).items():
             good.append(report(f"cut off at {width} px", problems))
         results = search_results(browser.new_page(), root)
-        browser.close()
     print(f"pages that the search finds for '{SEARCHED}' {results:>23}")
     sys.exit(not (all(good) and results))
 

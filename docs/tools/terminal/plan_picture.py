@@ -8,13 +8,11 @@ Runs the real command on the spec below. Writes docs/figures/plan-light.svg and 
 plan-page-light.png and plan-page-dark.png. Needs chromium.
 """
 
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
+from docs.tools.browser import chromium
 from docs.tools.page_parts import ROOT
 from docs.tools.refresh_console import environment_of
 from docs.tools.terminal.draw import THEMES, Line, still
@@ -54,13 +52,7 @@ def photograph(directory: Path) -> None:
     """The pictures of the page that `--html` writes, as a browser shows them."""
     argv = [sys.executable, "-m", "seatrial", "plan", "run.yaml", "--html", "plan.html"]
     recorded(argv, directory, environment_of(directory), COLUMNS)
-    browser_file = shutil.which("chromium")
-    if browser_file is None:
-        sys.exit("There is no chromium here to open the page with.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_file, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         for theme in THEMES:
             tab = browser.new_page(
                 viewport={"width": WIDTH, "height": 1000},
@@ -77,7 +69,6 @@ def photograph(directory: Path) -> None:
                 clip={"x": 0, "y": top, "width": WIDTH, "height": bottom - top},
             )
             print(f"wrote {file.relative_to(ROOT)}")
-        browser.close()
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.data_progress import shown_progress, stopped_lines
+from seatrial.cli.data_progress import kept_lines, shown_progress
 from seatrial.cli.data_summary import (
     outcome_as_json,
     record_as_json,
@@ -21,6 +21,7 @@ from seatrial.cli.data_summary import (
     say_pieces,
     say_record,
 )
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
@@ -149,21 +150,21 @@ def _prepared(
 ) -> "PreparationOutcome":
     """Prepare the data and show the progress; after Ctrl-C, print how to continue."""
     latest: list[Progress] = []
-    try:
-        with shown_progress(quiet=quiet) as show:
+    words: list[object] = ["data", "prepare", file, *overrides]
+    words += ["--to", to] if to else []
+    words += ["--driver", driver] if driver is not DriverChoice.LOCAL else []
+    words += ["--workers", workers] if workers else []
 
-            def tell(progress: "Progress") -> None:
-                latest[:] = [progress]
-                show(progress)
+    def kept() -> str:
+        return kept_lines(latest[0] if latest else None, seatrial_words(*words))
 
-            return prepare_data(file, overrides, to=to, driver=driver, workers=workers, tell=tell)
-    except KeyboardInterrupt:
-        words: list[object] = ["data", "prepare", file, *overrides]
-        words += ["--to", to] if to else []
-        words += ["--driver", driver] if driver is not DriverChoice.LOCAL else []
-        words += ["--workers", workers] if workers else []
-        say_error(stopped_lines(latest[0] if latest else None, seatrial_words(*words)))
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    with on_interrupt(kept), shown_progress(quiet=quiet) as show:
+
+        def tell(progress: "Progress") -> None:
+            latest[:] = [progress]
+            show(progress)
+
+        return prepare_data(file, overrides, to=to, driver=driver, workers=workers, tell=tell)
 
 
 def _freeze(file: Path, overrides: Sequence[str], to: str | None, *, as_json: bool) -> None:

@@ -126,13 +126,13 @@ def _left(seconds: float | None) -> list[str]:
     return [] if seconds is None else [f"{format_seconds(seconds)} left"]
 
 
-def stopped_lines(progress: "Progress | None", command: str) -> str:
-    """What an interrupted preparation keeps, and the command that continues it."""
-    kept = "Stopped before any task started."
+def kept_lines(progress: "Progress | None", command: str) -> str:
+    """Describe what an interrupted preparation keeps, and the command that continues it."""
+    kept = "No task was started."
     if progress is not None and progress.tasks:
-        kept = f"Stopped. {progress.tasks_done:,} of {progress.tasks:,} tasks are finished and kept"
+        kept = f"{progress.tasks_done:,} of {progress.tasks:,} tasks are finished and kept"
         kept += "." if progress.sources else ", and so are the files that are already assembled."
-    return f"\n{kept}\nTo continue: {command}"
+    return f"{kept}\nTo continue: {command}"
 
 
 @contextmanager

@@ -221,7 +221,7 @@ def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert re.search(r"Stopped\. \d+ of 6 tasks are finished and kept|before any task", said)
+    assert re.search(r"Stopped\. \d+ of 6 tasks are finished and kept|No task was started", said)
     assert "To continue: seatrial data prepare run.yaml" in said
     assert "Traceback" not in said
     seatrial("data", "prepare", "run.yaml", cwd=tmp_path)

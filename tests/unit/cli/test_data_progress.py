@@ -7,7 +7,7 @@ import time
 import pytest
 
 from seatrial.cli import data_progress
-from seatrial.cli.data_progress import progress_line, shown_progress, stopped_lines
+from seatrial.cli.data_progress import kept_lines, progress_line, shown_progress
 from seatrial.dataprep.progress import PreparationPhase, Progress, SourceProgress
 
 CONTINUE = "seatrial data prepare run.yaml"
@@ -69,13 +69,13 @@ def test_quiet_shows_nothing(
 
 
 def test_an_interrupt_names_what_is_kept_and_the_command_that_continues() -> None:
-    assert stopped_lines(preparing(SourceProgress("web", total=1)), CONTINUE) == (
-        f"\nStopped. 12 of 40 tasks are finished and kept.\nTo continue: {CONTINUE}"
+    assert kept_lines(preparing(SourceProgress("web", total=1)), CONTINUE) == (
+        f"12 of 40 tasks are finished and kept.\nTo continue: {CONTINUE}"
     )
     assembling = Progress(PreparationPhase.ASSEMBLING, tasks=40, tasks_done=40)
-    assert stopped_lines(assembling, CONTINUE) == (
-        "\nStopped. 40 of 40 tasks are finished and kept, and so are the files that are already"
+    assert kept_lines(assembling, CONTINUE) == (
+        "40 of 40 tasks are finished and kept, and so are the files that are already"
         f" assembled.\nTo continue: {CONTINUE}"
     )
     for early in (None, Progress(PreparationPhase.LISTING)):
-        assert stopped_lines(early, CONTINUE).startswith("\nStopped before any task started.\nTo")
+        assert kept_lines(early, CONTINUE).startswith("No task was started.\nTo")
