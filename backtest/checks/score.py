@@ -28,7 +28,6 @@ from seatrial.checks.repairs.repair import Broken, repair_of
 from seatrial.checks.resume_source import wanted_setup
 from seatrial.checks.rule import Checked
 from seatrial.findings import Severity, has_errors
-from seatrial.spec.engine import EngineName
 from tests.unit.checks.described_checkpoints import DescribedCheckpoints
 from tests.unit.checks.described_cluster import described_cluster
 from tests.unit.checks.described_data import DescribedData
@@ -102,7 +101,7 @@ def broken_of(folder: Path, kind: str, catalog: Catalog) -> Broken:
     situation = check(text, "run.yaml", catalog).situation
     saved = cluster = None
     if situation is not None:
-        if situation.spec.engine.name is EngineName.MEGATRON:
+        if situation.spec.engine.name == "megatron":
             saved = DescribedCheckpoints.of(folder, wanted_setup(situation))
         namespace = situation.spec.cluster.namespace
         cluster = described_cluster(folder / "cluster.toml", kind, namespace)

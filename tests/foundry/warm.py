@@ -7,10 +7,9 @@ from pathlib import Path
 from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.engine import Arguments
 from seatrial.engines.registry import ENGINES
-from seatrial.spec.engine import EngineName
 from tests.faults.warm import Warm
 
-FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+FOUNDRY = ENGINES["llm-foundry"]
 
 
 class WarmFoundry(Warm):

@@ -31,6 +31,7 @@ _NAMED: list[tuple[Any, str]] = [
     (scalars.AutoFlag, "`true`, `false` or `auto`"),
     (data.Split, "three numbers, such as `[98, 2, 0]`"),
     (cluster.Variable, "name"),
+    (engine.EngineName, "choice"),
     (engine.OptionName, "name"),
     (engine.OptionValue, "switch, number, text or list"),
 ]
@@ -190,12 +191,10 @@ def _section(section: type[SpecModel], prefix: str) -> list[str]:
         key = info.alias or attribute
         default = _default(section, attribute, key)
         rows.append((code(key), type_words(hints[attribute]), default, docs[attribute]))
-        enum = _enum(hints[attribute])
-        if enum is not None:
-            values = table(
-                ("value", "meaning"), [(code(v), doc) for v, doc in member_docs(enum).items()]
-            )
-            choices += [f"Choices of `{prefix}{key}`: {_lower(doc_of(enum))}", values]
+        meaning, values = _choices(hints[attribute])
+        if values:
+            lines = table(("value", "meaning"), [(code(v), doc) for v, doc in values.items()])
+            choices += [f"Choices of `{prefix}{key}`: {_lower(meaning)}", lines]
     derived = [DERIVED, _family_parts()] if section is Architecture else []
     return [table(("key", "type", "default", "meaning"), rows), *derived, *choices]
 
@@ -223,6 +222,15 @@ def _default(section: type[SpecModel], attribute: str, key: str) -> str:
     if get_type_hints(section, include_extras=True)[attribute] is ByteSize:
         return code(TypeAdapter(ByteSize).dump_python(value, mode="json"))
     return code(f"{value:g}" if isinstance(value, float) else value)
+
+
+def _choices(annotation: Any) -> tuple[str, dict[str, str]]:
+    """The meaning of a field's choices, and the meaning of each; empty if it has none."""
+    if annotation is engine.EngineName:
+        engines = {name: one.description for name, one in engine.REGISTERED_ENGINES.items()}
+        return "The training engines that a run can use.", engines
+    enum = _enum(annotation)
+    return (doc_of(enum), member_docs(enum)) if enum is not None else ("", {})
 
 
 def _enum(annotation: Any) -> type[StrEnum] | None:

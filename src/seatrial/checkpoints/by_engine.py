@@ -6,7 +6,7 @@ from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.setup import CheckpointFormat, Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents
 from seatrial.planning.plan import Plan
-from seatrial.spec.engine import DEFAULT_ENGINE, ENGINE_CLASSES, engine_named
+from seatrial.spec.engine import DEFAULT_ENGINE, REGISTERED_ENGINES, engine_named
 from seatrial.storage.location import Location
 from seatrial.version import VERSION
 
@@ -23,7 +23,7 @@ def setup_of(plan: Plan) -> Setup:
 def engine_of(setup: Setup) -> str:
     """Return the name of the engine that wrote the checkpoints of a setup."""
     saved_as = setup.checkpoint_format
-    wrote = (one for one in ENGINE_CLASSES if saved_as in engine_named(one).checkpoints.formats)
+    wrote = (one for one in REGISTERED_ENGINES if saved_as in engine_named(one).checkpoints.formats)
     return next(wrote, DEFAULT_ENGINE)
 
 

@@ -8,7 +8,7 @@ from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import Engine, Problem
 from seatrial.findings import Finding, Severity
 from seatrial.planning.plan import Plan
-from seatrial.spec.engine import ENGINE_CLASSES, engine_named
+from seatrial.spec.engine import REGISTERED_ENGINES, engine_named
 from seatrial.spec.loader import LoadedSpec
 
 
@@ -20,10 +20,10 @@ class _Registry(Mapping[str, Engine]):
         return engine
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ENGINE_CLASSES)
+        return iter(REGISTERED_ENGINES)
 
     def __len__(self) -> int:
-        return len(ENGINE_CLASSES)
+        return len(REGISTERED_ENGINES)
 
 
 ENGINES: Mapping[str, Engine] = _Registry()

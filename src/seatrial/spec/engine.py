@@ -4,20 +4,14 @@
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    PlainSerializer,
-    ValidatorFunctionWrapHandler,
-    WithJsonSchema,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from seatrial.codes.spec import SpecCode
 from seatrial.spec.base import SpecModel, broken
@@ -57,31 +51,35 @@ OptionValue = Annotated[
 """The value of an engine option: a boolean, a number, a string, or a list of them."""
 
 
-class EngineName(StrEnum):
-    """The training engines that a run can use."""
+@dataclass(frozen=True, slots=True)
+class RegisteredEngine:
+    """An engine that a spec can name."""
 
-    MEGATRON = "megatron"
-    """Megatron-LM's own training loop, from the megatron-core package."""
-    LLM_FOUNDRY = "llm-foundry"
-    """MosaicML's LLM Foundry (Composer, FSDP)."""
+    class_path: str
+    """Its class as `module:class`: only a run that uses an engine imports it, and layers below the
+    engines can call the engine of a spec (`engine_named`)."""
+    description: str
+    """Its meaning in the reference and in the JSON Schema."""
 
 
-DEFAULT_ENGINE = str(EngineName.MEGATRON)
+DEFAULT_ENGINE = "megatron"
 """The engine of a spec that does not set one."""
-ENGINE_CLASSES: dict[str, str] = {
-    EngineName.MEGATRON: "seatrial.engines.megatron.engine:MegatronEngine",
-    EngineName.LLM_FOUNDRY: "seatrial.engines.llm_foundry.engine:LlmFoundryEngine",
+REGISTERED_ENGINES: dict[str, RegisteredEngine] = {
+    "megatron": RegisteredEngine(
+        "seatrial.engines.megatron.engine:MegatronEngine",
+        "Megatron-LM's own training loop, from the megatron-core package.",
+    ),
+    "llm-foundry": RegisteredEngine(
+        "seatrial.engines.llm_foundry.engine:LlmFoundryEngine",
+        "MosaicML's LLM Foundry (Composer, FSDP).",
+    ),
 }
-"""The class of each engine as `module:class`, by its name in a spec.
-
-`engines/registry.py` has the engines themselves. The classes are strings here, so that only a run
-that uses an engine imports it, and so that layers below the engines can call the engine of a spec
-(`engine_named`)."""
+"""The engines by their name in a spec. `engines/registry.py` has the engines themselves."""
 
 
 def engine_named(name: str) -> Any:
     """Return the engine of that name and import it on first use; KeyError if there is none."""
-    return instance_of(ENGINE_CLASSES[name])
+    return instance_of(REGISTERED_ENGINES[name].class_path)
 
 
 @cache
@@ -96,19 +94,27 @@ def class_at(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _registered(name: Any, shipped: ValidatorFunctionWrapHandler) -> str:
-    """Accept any registered engine; the error for other names lists the shipped engines."""
-    if isinstance(name, str) and name in ENGINE_CLASSES and name not in EngineName:
+def _registered(name: Any) -> str:
+    """Accept the name of a registered engine. The error lists all of them."""
+    if isinstance(name, str) and name in REGISTERED_ENGINES:
         return name
-    return shipped(name)  # type: ignore[no-any-return]
+    raise PydanticKnownError("enum", {"expected": ", ".join(REGISTERED_ENGINES)})
+
+
+_SCHEMA = {
+    "description": "; ".join(f"{n}: {one.description}" for n, one in REGISTERED_ENGINES.items()),
+    "enum": list(REGISTERED_ENGINES),
+    "title": "EngineName",
+    "type": "string",
+}
+type EngineName = Annotated[str, BeforeValidator(_registered), WithJsonSchema(_SCHEMA)]
+"""The name of a registered engine. The JSON Schema lists the engines that Seatrial ships."""
 
 
 class EngineSpec(SpecModel):
     """The training engine and its options."""
 
-    name: Annotated[EngineName, WrapValidator(_registered), PlainSerializer(str)] = (
-        EngineName.MEGATRON
-    )
+    name: EngineName = DEFAULT_ENGINE
     """The training engine."""
     options: Mapping[OptionName, OptionValue] = {}
     """Engine options that no other field covers, by the engine's name without leading dashes."""

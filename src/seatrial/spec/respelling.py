@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
+from seatrial.spec.engine import REGISTERED_ENGINES, EngineName
 from seatrial.spec.fields import SpecField, field_at, places_named, siblings, takes_null
 from seatrial.spec.other_tool_names import exact_field, outside_spec
 from seatrial.spec.tree import Path
@@ -296,8 +297,10 @@ def _takes(field: SpecField, kind: type) -> bool:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """Return the values of the enum in an annotation; empty if there is no enum."""
+    """Return the values of the enum in an annotation, or the engines; empty for other types."""
     for member in _members(annotation):
+        if member is EngineName:
+            return list(REGISTERED_ENGINES)
         if isinstance(member, type) and issubclass(member, StrEnum):
             return list(member)
     return []

@@ -23,9 +23,8 @@ from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.recipes.shipped import recipe
-from seatrial.spec.engine import EngineName
 
-FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+FOUNDRY = ENGINES["llm-foundry"]
 
 
 @pytest.fixture(autouse=True)

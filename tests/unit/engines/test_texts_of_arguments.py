@@ -14,7 +14,6 @@ from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.sdk.plan import load_plan
-from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 
 
@@ -30,7 +29,7 @@ def test_a_text_with_a_hyphen_first_is_no_option() -> None:
 
 def test_a_list_with_an_option_in_it_is_refused() -> None:
     plan = resolved("engine.options={profile-ranks: [0, -1], moe-layer-freq: 1}")
-    engine = ENGINES[EngineName.MEGATRON]
+    engine = ENGINES["megatron"]
     assert engine.plan_problems(plan) == []
     hostile = resolved("data={sources: [{prepared: --save}]}")
     (problem,) = engine.plan_problems(hostile)

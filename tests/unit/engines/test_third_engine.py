@@ -22,7 +22,7 @@ from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.rehearsal.twin import TwinData, twins
 from seatrial.rendering.render import render
-from seatrial.spec.engine import ENGINE_CLASSES
+from seatrial.spec.engine import REGISTERED_ENGINES
 from seatrial.spec.loader import LoadedSpec, loads
 from seatrial.spec.parallelism import Sharding
 from tests.conftest import loaded
@@ -53,7 +53,7 @@ def run(spec: LoadedSpec, catalog: Catalog) -> PlannedRun:
 
 
 def test_every_engine_is_registered_under_its_own_name(toy_engine: None) -> None:
-    assert [engine.name for engine in ENGINES.values()] == list(ENGINE_CLASSES)
+    assert [engine.name for engine in ENGINES.values()] == list(REGISTERED_ENGINES)
     assert "toy" in ENGINES
 
 
@@ -62,8 +62,14 @@ def test_a_name_that_is_not_registered_is_refused() -> None:
         loaded("engine.name=toy")
     (finding,) = refused.value.findings
     assert (finding.code, finding.where.field) == (SpecCode.RANGE, "engine.name")
-    assert "megatron" in finding.fix
-    assert "llm-foundry" in finding.fix
+    assert finding.fix == "Use one of: megatron, llm-foundry."
+
+
+def test_a_wrong_name_is_told_all_registered_ones(toy_engine: None) -> None:
+    with pytest.raises(FindingsError) as refused:
+        loaded("engine.name=toys")
+    (finding,) = refused.value.findings
+    assert finding.fix == "Did you mean toy? All choices: megatron, llm-foundry, toy."
 
 
 def test_the_planner_keeps_to_the_limits_of_the_engine(run: PlannedRun) -> None:

@@ -25,11 +25,10 @@ from seatrial.engines.engine import Arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 from tests.unit.checkpoints.made import make_checkpoint
 
-FOUNDRY = ENGINES[EngineName.LLM_FOUNDRY]
+FOUNDRY = ENGINES["llm-foundry"]
 
 
 @pytest.fixture

@@ -39,7 +39,6 @@ from seatrial.runs.status.wait import wait
 from seatrial.runs.stop import forget_here, stop_here
 from seatrial.sdk.runs import find_run
 from seatrial.secrets.redaction import HELD, REDACTED, redact
-from seatrial.spec.engine import EngineName
 from tests.conftest import resolved
 from tests.unit.checkpoints.made import make_checkpoint
 
@@ -331,7 +330,7 @@ def test_an_engine_that_is_not_installed_is_named(
     monkeypatch.delenv("SEATRIAL_LLM_FOUNDRY_PYTHON", raising=False)
     where = f"processes_per_node: 4, storage: {{mount: {home}/data}}"
     plan = resolved(f"cluster={{profile: local, {where}}}")
-    engine = plan.spec.engine.model_copy(update={"name": EngineName.LLM_FOUNDRY})
+    engine = plan.spec.engine.model_copy(update={"name": "llm-foundry"})
     foreign = replace(plan, spec=plan.spec.model_copy(update={"engine": engine}))
     with pytest.raises(MissingExtraError, match="seatrial engines install llm-foundry"):
         launch(HostBackend(local_run(home, "slim-7b")), Wanted(foreign, Catalog()), lambda _: False)

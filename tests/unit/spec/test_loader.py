@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
-from seatrial.spec.engine import EngineName
 from seatrial.spec.loader import LoadedSpec, load, loads
 from seatrial.spec.model import Activation, Family, Norm, Positions
 from seatrial.spec.run import RunSpec
@@ -56,7 +55,7 @@ def test_what_is_not_given_has_the_documented_default(loaded: LoadedSpec) -> Non
     assert spec.checkpoints.keep_last == 3
     assert spec.cluster.storage.mount == "/data"
     assert spec.cluster.env == {}
-    assert spec.engine.name is EngineName.MEGATRON
+    assert spec.engine.name == "megatron"
     assert spec.initial_weights is None
     assert spec.continue_from is None
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from seatrial.monitoring.event_log import Event, decoded
 from seatrial.monitoring.logs.parser import LogParser
-from seatrial.spec.engine import ENGINE_CLASSES, engine_named
+from seatrial.spec.engine import REGISTERED_ENGINES, engine_named
 
 LONGEST_LINE = 2**16
 """Longer lines are skipped, so that a file without newlines costs no memory."""
@@ -40,7 +40,7 @@ class LogReader:
 
     def __init__(self) -> None:
         """Start with all parsers."""
-        engines = (engine_named(name).log_parser() for name in ENGINE_CLASSES)
+        engines = (engine_named(name).log_parser() for name in REGISTERED_ENGINES)
         self._parsers: tuple[LogParser, ...] = (EventLogLines(), *engines)
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
