@@ -21,9 +21,9 @@ from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
-from seatrial.checkpoints.naming import directory_name
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import DEFAULT, worker_python
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.weight_map import entries
 
 MODEL = HubModel(
@@ -78,7 +78,7 @@ def main() -> None:
             size = make(root / "hub", replace(MODEL, layers=layers))
             bringing = peak(DEFAULT.modules.import_weights, f"{root}/hub", f"{root}/saved")
             shutil.rmtree(root / "hub")
-            exported = (f"{root}/saved", directory_name(0), f"{root}/out")
+            exported = (f"{root}/saved", NAMING.directory_name(0), f"{root}/out")
             taking = peak("seatrial.worker.weights.export", *exported)
         print(f"{layers:6}  {size / MIB:7.0f}  {bringing:6.0f}  {taking:6.0f}")
 

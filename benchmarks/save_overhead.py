@@ -32,9 +32,9 @@ from megatron.core.dist_checkpointing import ShardedTensor  # noqa: E402
 from megatron.core.dist_checkpointing.strategies import filesystem_async  # noqa: E402
 
 from seatrial.checkpoints.commit import commit, make_room  # noqa: E402
-from seatrial.checkpoints.naming import directory_name  # noqa: E402
 from seatrial.checkpoints.record import Record, ShardList  # noqa: E402
 from seatrial.checkpoints.starts import claim, refuse_stale  # noqa: E402
+from seatrial.engines.megatron.checkpoint_names import NAMING  # noqa: E402
 from seatrial.storage.location import LocalPlace  # noqa: E402
 from seatrial.units import format_bytes, parse_bytes  # noqa: E402
 from seatrial.worker.megatron import commit_digests  # noqa: E402
@@ -77,8 +77,8 @@ class Protocol:
         filesystem_async.__dict__.pop("open", None)
 
     def save(self, wanted: dict[str, ShardedTensor], step: int) -> None:
-        directory = Path(self.place.address, directory_name(step))
-        make_room(self.place, step, self.incarnation)
+        directory = Path(self.place.address, NAMING.directory_name(step))
+        make_room(self.place, NAMING.directory_name(step), self.incarnation)
         dist_checkpointing.save(dict(wanted), str(directory))
         files = self.written.take(str(directory))
         setup = run_setup(Namespace(world_size=1))
@@ -93,7 +93,7 @@ def measure(root: Path, size: int, repeats: int) -> dict[str, list[float]]:
     for turn in range(repeats + 1):
         for name in seconds:
             step += 1
-            directory = root / directory_name(step)
+            directory = root / NAMING.directory_name(step)
             directory.mkdir()
             os.sync()
             if name == PROTOCOL:

@@ -13,8 +13,9 @@ from seatrial.catalog.catalog import Catalog, default_catalog
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.spec.engine import REGISTERED_ENGINES, RegisteredEngine
+from seatrial.spec.engine import REGISTERED_ENGINES
 from seatrial.spec.loader import LoadedSpec, loads
+from tests.toy_engine.engine import REGISTERED
 
 SPEC = dedent(
     """\
@@ -69,8 +70,7 @@ def catalog() -> Catalog:
 @pytest.fixture
 def toy_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third engine that specs can name, and that its worker finds below the checkout."""
-    toy = RegisteredEngine("tests.toy_engine.engine:ToyEngine", "A plain loop of torch.")
-    monkeypatch.setitem(REGISTERED_ENGINES, "toy", toy)
+    monkeypatch.setitem(REGISTERED_ENGINES, "toy", REGISTERED)
     root = Path(__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(root / "src"), str(root))))
 

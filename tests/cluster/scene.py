@@ -130,7 +130,7 @@ def lose_a_pod(scene: Scene, run: str, steps: int, every: int, delete_at: int) -
     assert len(again) > 1
     # From a save of the interval, or from that of the pod that was told to end.
     assert again[-1] >= delete_at - every
-    name = ENGINES[scene.toy.engine].checkpoint_name(again[-1])
+    name = ENGINES[scene.toy.engine].checkpoint_naming.directory_name(again[-1])
     assert (scene.volume / run / "checkpoints" / name).is_dir()
     lines = [json.loads(line) for line in out.splitlines()]
     assert {line["rank"] for line in lines} >= {0, 1, 2, 3}

@@ -20,11 +20,12 @@ from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.checkpoints.inventory import checkpoints
-from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engine_process.weights import import_weights
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.storage.location import LocalPlace
@@ -117,13 +118,13 @@ def test_weights_are_brought_in_once(engine: Engine, hub: Path, tmp_path: Path) 
     saved, told = tmp_path / "saved", {"SEATRIAL_INITIAL_WEIGHTS": str(hub)}
     brought = saved / "initial-weights"
     # What an import that was cut short has left.
-    (brought / directory_name(0)).mkdir(parents=True)
-    (brought / directory_name(0) / "__0_i1_0.distcp").write_bytes(b"half")
+    (brought / NAMING.directory_name(0)).mkdir(parents=True)
+    (brought / NAMING.directory_name(0) / "__0_i1_0.distcp").write_bytes(b"half")
     run = {**RUN, "train-iters": 2, "pretrained-checkpoint": str(brought)}
     first, printed = engine.start(tmp_path / "1", saved, run, told)
     assert first.code == 0, printed[-3000:]
     assert f"converted {hub} to {brought}" in printed
-    assert verify(LocalPlace(brought), directory_name(0)) == []
+    assert verify(LocalPlace(brought), NAMING.directory_name(0)) == []
 
     import_weights(hub, tmp_path / "imported")
     once = {**run, "train-iters": 1, "pretrained-checkpoint": str(tmp_path / "imported")}
@@ -168,7 +169,7 @@ def test_weights_of_another_model_are_refused(engine: Engine, hub: Path, tmp_pat
     assert "norm epsilon 1e-06, and the run has 1e-05" in printed
     assert "engine.options.norm-epsilon=1e-06" in printed
     assert "Traceback" not in printed
-    assert not (brought / directory_name(0) / RECORD).exists()
+    assert not (brought / NAMING.directory_name(0) / RECORD).exists()
 
 
 def test_a_run_goes_on_from_its_parent(

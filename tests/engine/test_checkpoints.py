@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
-from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.starts import claim, read_starts
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import TrainingOutcome, worker_python
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.storage.location import LocalPlace
 from tests.engine.toy import start
 from tests.faults.checkpoint_starts import (
@@ -89,7 +90,7 @@ def test_a_crafted_checkpoint_runs_nothing(
     engine: Engine, whole: tuple[Path, TrainingOutcome], saved: Path, tmp_path: Path, crafted: str
 ) -> None:
     """Whoever can write there makes the record for it as well; it is refused all the same."""
-    shutil.rmtree(saved / directory_name(NEWEST))
+    shutil.rmtree(saved / NAMING.directory_name(NEWEST))
     sprung = tmp_path / "sprung"
     if crafted == "item":
         trap = archive(pickle.dumps({"x": Trap(sprung)}, protocol=2))
@@ -178,7 +179,7 @@ def test_what_reaches_the_loader_unverified_runs_nothing_either(tmp_path: Path) 
 
 def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: Path) -> None:
     for step in (2, 4, 6):
-        (saved / directory_name(step) / "__0_i1_0.distcp").write_bytes(b"")
+        (saved / NAMING.directory_name(step) / "__0_i1_0.distcp").write_bytes(b"")
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == StopCode.NO_CHECKPOINT
     assert "none of 3 checkpoints can be used" in printed
@@ -188,7 +189,7 @@ def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: P
 @pytest.mark.slow
 def test_checkpoints_without_records_are_not_passed_over(engine: Engine, saved: Path) -> None:
     for step in (2, 4, 6):
-        (saved / directory_name(step) / RECORD).unlink()
+        (saved / NAMING.directory_name(step) / RECORD).unlink()
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == StopCode.NO_CHECKPOINT
     assert "without a record" in printed
@@ -221,7 +222,7 @@ def test_old_checkpoints_go_while_the_run_saves(engine: Engine, tmp_path: Path) 
     assert [one.step for one in kept] in ([8, 6], [8, 6, 4])
     assert [verify(place, one.directory) for one in kept[:2]] == [[], []]
     assert "deleted the checkpoint of step 2" in printed
-    assert not (saved / directory_name(2)).exists()
+    assert not (saved / NAMING.directory_name(2)).exists()
     assert tracked_step(place) == STEPS
 
 
@@ -235,11 +236,11 @@ def test_saves_beside_the_training_of_two_ranks(tmp_path: Path) -> None:
     for one in checkpoints(place):
         assert verify(place, one.directory) == []
     # The newest is damaged by a bit, and the tracker is garbage.
-    file = saved / directory_name(8) / "__1_i1_0.distcp"
+    file = saved / NAMING.directory_name(8) / "__1_i1_0.distcp"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     (saved / TRACKER).write_text("garbage")
     resumed = start(tmp_path, "resumed", arguments, 2)
     assert figures(resumed) == {step: figures(straight)[step] for step in (7, 8)}
-    assert verify(place, directory_name(8)) == []
+    assert verify(place, NAMING.directory_name(8)) == []

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.exchange.safetensors_file import placed_tensors
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.process import worker_python
 from seatrial.engine_process.weights import (
@@ -25,6 +24,7 @@ from seatrial.engine_process.weights import (
     export_weights,
     import_weights,
 )
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.errors import FindingsError
 from seatrial.storage.location import LocalPlace
@@ -105,10 +105,10 @@ def trained(directory: Path, case: Case) -> Path:
 
 def gate(saved: Path, case: Case, exported: Path, figure: Figure) -> Logits:
     """Export a checkpoint and compare; the measured row is recorded."""
-    told = export_weights(str(saved), directory_name(STEPS), exported)
+    told = export_weights(str(saved), NAMING.directory_name(STEPS), exported)
     assert told["vocabulary"] == 101
     assert told["padding_left_out"] > 0
-    logits = compare_logits(saved / directory_name(STEPS), exported, case.arguments)
+    logits = compare_logits(saved / NAMING.directory_name(STEPS), exported, case.arguments)
     print(case.model, case.layout, logits)
     figure("exports", case.model, case.layout, f"{logits.largest:.1e}")
     return logits
@@ -132,12 +132,12 @@ def test_an_export_of_another_layout(tmp_path: Path, case: Case, figure: Figure)
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     saved = trained(tmp_path, SMALL[0])
-    shard = next((saved / directory_name(STEPS)).glob("*.distcp"))
+    shard = next((saved / NAMING.directory_name(STEPS)).glob("*.distcp"))
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     with pytest.raises(FindingsError) as refused:
-        export_weights(str(saved), directory_name(STEPS), tmp_path / "exported")
+        export_weights(str(saved), NAMING.directory_name(STEPS), tmp_path / "exported")
     assert [finding.code for finding in refused.value.findings] == ["ST-CHECKPOINT-007"]
     assert not (tmp_path / "exported").exists()
 
@@ -187,7 +187,7 @@ def test_imported_weights_say_what_they_said(
     hub: Path, tmp_path: Path, kind: str, figure: Figure
 ) -> None:
     told = import_weights(hub / kind, tmp_path / "saved")
-    checkpoint = tmp_path / "saved" / directory_name(0)
+    checkpoint = tmp_path / "saved" / NAMING.directory_name(0)
     assert verify(LocalPlace(tmp_path / "saved"), checkpoint.name) == []
     logits = compare_logits(checkpoint, hub / kind, IMPORTED[kind])
     print(kind, logits)
@@ -215,7 +215,7 @@ def test_the_bar_can_fail(hub: Path, tmp_path: Path) -> None:
     values = json.loads(config.read_text())
     values["rope_parameters"]["rope_theta"] = 20000.0
     config.write_text(json.dumps(values))
-    checkpoint = tmp_path / "saved" / directory_name(0)
+    checkpoint = tmp_path / "saved" / NAMING.directory_name(0)
     wrong = compare_logits(checkpoint, tmp_path / "other", IMPORTED["llama"])
     print("another base of rotation", wrong)
     assert not wrong.equal

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from docs.tools.recorded_tables import FAULTS
-from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name, shard_list_name
+from seatrial.checkpoints.naming import RECORD, shard_list_name
 from seatrial.engine_process.process import TrainingOutcome, worker_python
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.command_line import Arguments, command_line
 from tests.engine.toy import DENSE, SHARDED
 from tests.faults.warm import Warm
@@ -78,7 +79,7 @@ def whole_run(engine: Engine, directory: Path, more: Arguments | None = None) ->
     saved = directory / "saved"
     outcome, printed = engine.start(directory, saved, more)
     assert outcome.code == 0, printed[-3000:]
-    shutil.rmtree(saved / directory_name(STEPS))
+    shutil.rmtree(saved / NAMING.directory_name(STEPS))
     (saved / TRACKER).write_text(str(NEWEST))
     return outcome
 
@@ -93,7 +94,9 @@ Corruption = Callable[[Path, random.Random], int]
 
 
 def _file(saved: Path, draw: random.Random) -> Path:
-    return draw.choice(sorted(f for f in (saved / directory_name(NEWEST)).iterdir() if f.is_file()))
+    return draw.choice(
+        sorted(f for f in (saved / NAMING.directory_name(NEWEST)).iterdir() if f.is_file())
+    )
 
 
 def bit_flip(saved: Path, draw: random.Random) -> int:
@@ -105,7 +108,7 @@ def bit_flip(saved: Path, draw: random.Random) -> int:
 
 
 def zeroed(saved: Path, draw: random.Random) -> int:
-    file = saved / directory_name(NEWEST) / "__0_i1_0.distcp"
+    file = saved / NAMING.directory_name(NEWEST) / "__0_i1_0.distcp"
     data = bytearray(file.read_bytes())
     while True:
         begin = draw.randrange(len(data) - 4096)
@@ -123,7 +126,7 @@ def truncated(saved: Path, draw: random.Random) -> int:
 
 
 def swapped(saved: Path, draw: random.Random) -> int:
-    one, other = (saved / directory_name(s) / "__0_i1_0.distcp" for s in (NEWEST, OLDER))
+    one, other = (saved / NAMING.directory_name(s) / "__0_i1_0.distcp" for s in (NEWEST, OLDER))
     mine, theirs = one.read_bytes(), other.read_bytes()
     one.write_bytes(theirs)
     other.write_bytes(mine)
@@ -137,7 +140,10 @@ def deleted(saved: Path, draw: random.Random) -> int:
 
 def stale_record(saved: Path, draw: random.Random) -> int:
     for name in draw.choice([(RECORD,), (RECORD, shard_list_name(1)), (shard_list_name(1),)]):
-        shutil.copy(saved / directory_name(OLDER) / name, saved / directory_name(NEWEST) / name)
+        shutil.copy(
+            saved / NAMING.directory_name(OLDER) / name,
+            saved / NAMING.directory_name(NEWEST) / name,
+        )
     return OLDER
 
 

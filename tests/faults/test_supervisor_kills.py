@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.naming import directory_name
 from seatrial.engine_process.process import differing_tensors
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.monitoring.event_log import EventKind
 from tests.engine.supervised import Figures, Supervised, differing, undisturbed
 from tests.faults.checkpoint_starts import record, seeds
@@ -81,7 +81,7 @@ def kills_of_one_training(
     finally:
         run.end()
     different = differing(figures, run.events(EventKind.STEP)[seen:])
-    last = directory_name(steps)
+    last = NAMING.directory_name(steps)
     tensors, changed = differing_tensors(saved / last, run.saved / last)
     values = {"first": chosen[0], "last": chosen[-1], **asdict(what), "code": code}
     found = {"differing": different, "tensors": tensors, "changed": len(changed)}

@@ -151,7 +151,7 @@ def test_an_export_says_what_llm_foundry_says(
     case: Case, tmp_path: Path, warm: WarmFoundry, figure: Figure
 ) -> None:
     arguments = trained(tmp_path, case, warm)
-    saved, last = tmp_path / "saved", FOUNDRY.checkpoint_name(STEPS)
+    saved, last = tmp_path / "saved", FOUNDRY.checkpoint_naming.directory_name(STEPS)
     record, _ = read_record(LocalPlace(saved), last)
     assert record is not None
     assert (record.setup.checkpoint_format == SHARDED) == (case.sharding == "fsdp")
@@ -168,7 +168,10 @@ def test_an_export_says_what_llm_foundry_says(
 def test_the_gate_sees_one_number_that_is_another(tmp_path: Path, warm: WarmFoundry) -> None:
     case = CASES[0]
     arguments = trained(tmp_path, case, warm)
-    checkpoint, exported = tmp_path / "saved" / FOUNDRY.checkpoint_name(STEPS), tmp_path / "out"
+    checkpoint, exported = (
+        tmp_path / "saved" / FOUNDRY.checkpoint_naming.directory_name(STEPS),
+        tmp_path / "out",
+    )
     export_weights(str(checkpoint.parent), checkpoint.name, exported, engine=FOUNDRY)
     file = exported / "model.safetensors"
     data = bytearray(file.read_bytes())

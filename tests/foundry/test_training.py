@@ -114,7 +114,7 @@ def test_layouts_give_the_same_losses(name: str, bench: Bench, figure: Figure) -
 def test_kill_and_resume_to_the_last_bit(sharding: str, bench: Bench) -> None:
     plan = twin("aks-mpt-125m", sharding)
     straight = bench.start(plan, "straight", 2)
-    theirs, last, wrong = figures(straight), FOUNDRY.checkpoint_name(STEPS), []
+    theirs, last, wrong = figures(straight), FOUNDRY.checkpoint_naming.directory_name(STEPS), []
     for seed in seeds(KILLS):
         source = random.Random(seed)  # noqa: S311  (a drill, not a secret)
         kill = (source.randrange(2), source.randint(SAVE_AT + 1, STEPS - 1))

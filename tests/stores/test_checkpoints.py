@@ -9,10 +9,10 @@ import pytest
 
 from seatrial.checkpoints.copying import copy
 from seatrial.checkpoints.inventory import State, checkpoints, look
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.resumable_verification import pin, verify_noting
 from seatrial.checkpoints.retention import remove
 from seatrial.checkpoints.verification import verify
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.findings import has_errors
 from seatrial.storage.location import LocalPlace, ObjectPlace
 from tests.stores.conftest import Running
@@ -30,22 +30,22 @@ def test_there_and_back(server: Running, tmp_path: Path) -> None:
     local, place = LocalPlace(tmp_path / "run"), ObjectPlace(f"{server.root}/{uuid4().hex}/data")
     assert list(checkpoints(place)) == []
     for step in (10, 20):
-        copy(local, directory_name(step), place)
+        copy(local, NAMING.directory_name(step), place)
     assert [(one.step, one.verified) for one in checkpoints(place)] == [(20, True), (10, True)]
-    pin(place, directory_name(10), "paper")
-    assert look(place, directory_name(10)).pinned == "paper"
+    pin(place, NAMING.directory_name(10), "paper")
+    assert look(place, NAMING.directory_name(10)).pinned == "paper"
     back = LocalPlace(tmp_path / "back")
-    copy(place, directory_name(20), back)
-    assert verify(back, directory_name(20)) == []
-    for file in (tmp_path / "back" / directory_name(20)).glob("*.distcp"):
+    copy(place, NAMING.directory_name(20), back)
+    assert verify(back, NAMING.directory_name(20)) == []
+    for file in (tmp_path / "back" / NAMING.directory_name(20)).glob("*.distcp"):
         assert file.read_bytes() == (tmp_path / "run" / file.parent.name / file.name).read_bytes()
-    remove(place, directory_name(10))
+    remove(place, NAMING.directory_name(10))
     assert [one.step for one in checkpoints(place)] == [20]
 
 
 def test_damage_in_a_store_is_found(server: Running, tmp_path: Path) -> None:
     make_checkpoint(tmp_path / "run", 10)
-    name = directory_name(10)
+    name = NAMING.directory_name(10)
     place = ObjectPlace(f"{server.root}/{uuid4().hex}/data")
     copy(LocalPlace(tmp_path / "run"), name, place)
     file = tmp_path / "run" / name / "__0_i1_0.distcp"

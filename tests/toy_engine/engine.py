@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.checkpoints.exchange.weight_map import no_exchange
-from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.naming import CheckpointNaming
 from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.stored_tensors import Contents, listed
 from seatrial.codes.engines import EngineCode
@@ -24,7 +24,7 @@ from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
-from seatrial.spec.engine import OptionValue
+from seatrial.spec.engine import OptionValue, RegisteredEngine
 from seatrial.spec.model import Family
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
@@ -34,6 +34,7 @@ from seatrial.storage.location import Location
 WORKER = "tests.toy_engine.worker"
 FORMAT = "toy"
 LINE = b"toy step "
+REGISTERED = RegisteredEngine("tests.toy_engine.engine:ToyEngine", "A plain loop of torch.")
 
 
 def toy_setup(given: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
@@ -101,6 +102,7 @@ class ToyEngine(Engine):
     modules = WorkerModules(
         WORKER, WORKER, WORKER, "seatrial.worker.checkpointing.compare", logits=""
     )
+    checkpoint_naming = CheckpointNaming("toy-{step}", tracker="newest-toy", other_files=("toy.*",))
     checkpoint_class = "tests.toy_engine.engine:ToyCheckpoints"
     log_class = "tests.toy_engine.engine:ToyLog"
     modelled: Mapping[str, str] = {}
@@ -155,6 +157,3 @@ class ToyEngine(Engine):
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
         return f"{prepared}.bin", f"{prepared}.idx"
-
-    def checkpoint_name(self, step: int) -> str:
-        return directory_name(step)

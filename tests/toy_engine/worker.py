@@ -16,16 +16,16 @@ from torch.distributed import checkpoint
 
 from seatrial.checkpoints.commit import commit, read_back
 from seatrial.checkpoints.inventory import newest_step
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Versions
 from seatrial.checkpoints.verification import verify
 from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.spec.engine import REGISTERED_ENGINES
 from seatrial.storage.location import LocalPlace
 from seatrial.version import VERSION
 from seatrial.worker.checkpointing.compare import contents
 from seatrial.worker.settings import settings
-from tests.toy_engine.engine import toy_setup
+from tests.toy_engine.engine import REGISTERED, ToyEngine, toy_setup
 
 Values = dict[str, Any]
 
@@ -61,13 +61,13 @@ def samples(told: Values, step: int, rank: int, ranks: int) -> Tensor:
 
 
 def save(told: Values, step: int, state: dict[str, Tensor], ranks: int) -> None:
-    place, name = LocalPlace(told["checkpoints"]), directory_name(step)
+    place, name = LocalPlace(told["checkpoints"]), ToyEngine.checkpoint_naming.directory_name(step)
     directory = Path(told["checkpoints"], name)
     checkpoint.save(state, checkpoint_id=directory, no_dist=True)
     shards = [read_back(file) for file in directory.glob("*.distcp")]
     setup = toy_setup(told, Versions(VERSION, "toy 1.0", torch.__version__), ranks)
     record = Record(step, step * told["batch"], "", 0, ShardList(0, 0, ""), setup)
-    commit(place, filter(None, shards), record, name)
+    commit(place, shards, record)
 
 
 def load(told: Values, state: dict[str, Tensor]) -> int:
@@ -75,7 +75,7 @@ def load(told: Values, state: dict[str, Tensor]) -> int:
     place = LocalPlace(told["checkpoints"])
     step = told.get("load") or newest_step(place)
     if step:
-        name = directory_name(step)
+        name = ToyEngine.checkpoint_naming.directory_name(step)
         assert not verify(place, name)
         for key, value in contents(Path(told["checkpoints"], name)).items():
             state[key].copy_(value)
@@ -120,6 +120,7 @@ def train(told: Values) -> None:
 
 
 def main(words: list[str]) -> None:
+    REGISTERED_ENGINES["toy"] = REGISTERED
     asked = words[:1] == ["--stages"]
     pairs = (word.removeprefix("--").partition("=")[::2] for word in words[2 * asked :])
     told = {k: v if k == "checkpoints" else json.loads(v) for k, v in pairs}

@@ -14,14 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seatrial.checkpoints.by_engine import format_of
+from seatrial.checkpoints.by_engine import format_of, naming_of
 from seatrial.checkpoints.naming import (
-    FORMAT_FILE,
     METADATA,
     OURS,
     RECORD,
-    TRACKER,
-    directory_name,
     incarnation_of,
     is_left_behind,
     set_aside_name,
@@ -50,18 +47,18 @@ class Committed:
     path: Path
 
 
-def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") -> Path | None:
-    """Prepare the directory of a step. Return the new path of a checkpoint that was set aside.
+def make_room(place: LocalPlace, name: str, incarnation: int) -> Path | None:
+    """Prepare a step's directory. Return the new path of a checkpoint that was set aside.
 
     Deletes what interrupted saves of earlier starts left: they cannot commit it any more, and it
     could fill the disk.
 
     A step is saved again only if the run went back before it: its checkpoint was damaged, or the
     user chose an older one to resume from. The old checkpoint is kept until `seatrial checkpoints
-    prune`. Without `name`, the directory has Megatron's name.
+    prune`.
     """
     refuse_stale(place, incarnation)
-    directory = Path(place.address, name or directory_name(step))
+    directory = Path(place.address, name)
     if not os.path.lexists(directory / RECORD):
         _remove_earlier(directory, incarnation)
         return None
@@ -70,29 +67,27 @@ def make_room(place: LocalPlace, step: int, incarnation: int, name: str = "") ->
     return aside
 
 
-def commit(
-    place: LocalPlace, files: Iterable[ShardFile], record: Record, name: str = ""
-) -> Committed:
+def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Committed:
     """Commit the files in a step's directory.
 
     Args:
         place: The location of the run's checkpoints.
-        files: The checkpoint shards, as written by the ranks. The engine's two small files are
-            read and added here.
+        files: The checkpoint shards, as written by the ranks. The list of tensors and the
+            engine's format file are read and added here.
         record: The record without its list of files.
-        name: The directory, if the engine is not Megatron.
     """
     refuse_stale(place, record.incarnation)
-    directory = Path(place.address, name or directory_name(record.step))
-    shards = sorted(files, key=lambda file: file.name)
-    named = {file.name for file in shards}
-    small: list[ShardFile | None] = []
+    naming = naming_of(record.setup)
+    directory = Path(place.address, naming.directory_name(record.step))
+    every = sorted(files, key=lambda file: file.name)
+    named = {file.name for file in every}
     if format_of(record.setup).has_tensor_list:
-        missing = [file for file in (METADATA, FORMAT_FILE) if file not in named]
-        small = [read_back(directory / file) for file in missing]
-    every = [*shards, *filter(None, small)]
+        small = [METADATA]
+        if naming.format_file and (directory / naming.format_file).exists():
+            small.append(naming.format_file)
+        every += [read_back(directory / name) for name in small if name not in named]
     _refuse_incomplete(directory, every)
-    _refuse_unlisted(directory, {file.name for file in every})
+    _refuse_unlisted(directory, {file.name for file in every} - {naming.format_file})
     list_name = shard_list_name(record.incarnation)
     with place.store.open_writer(f"{directory.name}/{list_name}") as stream:
         listed = write_list(every, stream)
@@ -112,16 +107,14 @@ def commit(
     return Committed(whole, directory)
 
 
-def write_tracker(place: LocalPlace, text: str) -> None:
+def write_tracker(place: LocalPlace, name: str, text: str) -> None:
     """Replace the engine's tracker atomically: readers see the old or the new one."""
-    place.replace(TRACKER, text.encode())
+    place.replace(name, text.encode())
     _sync(Path(place.address))
 
 
-def read_back(path: Path) -> ShardFile | None:
-    """Sync and hash a file of the engine; None if its format does not have this file."""
-    if path.name == FORMAT_FILE and not path.exists():
-        return None
+def read_back(path: Path) -> ShardFile:
+    """Sync and hash a file of the engine."""
     hasher, size = hashlib.sha256(), 0
     try:
         with path.open("rb+") as stream:
@@ -165,7 +158,7 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
         raise CommitError(
             f"{path}: cannot read the engine's list of tensors: {said}. The save is not committed."
         ) from error
-    lacking = sorted(pointed - (listed - {METADATA, FORMAT_FILE}))
+    lacking = sorted(pointed - (listed - {METADATA}))
     if lacking:
         raise CommitError(
             f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards have no digest from "

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from seatrial.checkpoints.naming import PIN, TRACKER, VERIFIED, is_set_aside, step_of
+from seatrial.checkpoints.naming import PIN, VERIFIED, all_namings, is_set_aside, step_of
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verification import read_record
 from seatrial.codes.checkpoints import CheckpointCode
@@ -118,12 +118,14 @@ def newest_step(place: Location) -> int:
 
 
 def tracked_step(place: Location) -> int | None:
-    """Return the step in the engine's tracker; None if there is none, -1 if it is not a number."""
-    try:
-        text = place.store.read(TRACKER).decode("ascii", "replace").strip()
-    except FileNotFoundError:
-        return None
-    return int(text) if text.isdigit() and len(text) <= 12 else -1
+    """Return the step in an engine's tracker; None if there is none, -1 if it is not a number."""
+    for tracker in filter(None, (naming.tracker for naming in all_namings())):
+        try:
+            text = place.store.read(tracker).decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            continue
+        return int(text) if text.isdigit() and len(text) <= 12 else -1
+    return None
 
 
 def _verification(place: Location, directory: str, record: Record | None) -> Verification | None:

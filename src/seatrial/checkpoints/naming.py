@@ -1,8 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""File names of checkpoints: the engine's own, and those that Seatrial adds."""
+"""File names of checkpoints: those that each engine declares, torch's, and those of Seatrial."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from seatrial.spec.engine import REGISTERED_ENGINES, engine_named
 
 RECORD = "seatrial-record.json"
 """The record, written last and exactly once, in the checkpoint's directory."""
@@ -13,36 +18,62 @@ PIN = "seatrial-pin.json"
 OURS = frozenset({RECORD, VERIFIED, PIN})
 """Seatrial's files in a checkpoint's directory, in addition to the list of files."""
 
-TRACKER = "latest_checkpointed_iteration.txt"
-"""The file from which the engine reads the newest step."""
 STARTS = "seatrial/starts"
 """The directory, next to the checkpoints, with one file for each start of the processes."""
 
 METADATA = ".metadata"
-"""The engine's list of tensors, with the shard and offset of each. A pickle."""
-FORMAT_FILE = "metadata.json"
-"""The engine's file that states the format of a checkpoint."""
+"""torch's list of tensors, with the shard and offset of each. A pickle."""
 
-_NAME = r"(iter_(?=\d{7})|ba(?!0))(?P<step>\d+)"
-"""The directories of Megatron, and of Composer, which uses no leading zeros."""
-_DIRECTORY = re.compile(_NAME)
-_SET_ASIDE = re.compile(rf"{_NAME}\.replaced-by-(?P<incarnation>\d+)")
+_ASIDE = re.compile(r"(?P<directory>.+)\.replaced-by-\d+")
 _SHARD = re.compile(r"__\d+_(i(?P<incarnation>\d+)_)?\d+\.distcp")
 _SHARD_LIST = re.compile(r"seatrial-shards-(?P<incarnation>\d+)\.jsonl")
-
-
 _ARCHIVES = (".pt", ".pth", ".pkl", ".bin", ".ckpt")
 
 
-def directory_name(step: int) -> str:
-    """Return the directory of a step's Megatron checkpoint."""
-    return f"iter_{step:07d}"
+@dataclass(frozen=True, slots=True)
+class CheckpointNaming:
+    """An engine's names for its checkpoints, and for the files that it reads."""
+
+    directory: str
+    """The directory of a step, as a format string of `step`."""
+    tracker: str = ""
+    """The file next to the checkpoints that contains the newest step; empty if there is none."""
+    format_file: str = ""
+    """The file in a checkpoint that states its format; empty if there is none."""
+    other_files: tuple[str, ...] = ()
+    """Patterns of other names in a checkpoint that the engine reads, in addition to torch's."""
+
+    def directory_name(self, step: int) -> str:
+        """Return the directory of a step."""
+        return self.directory.format(step=step)
+
+    def step_of(self, directory: str) -> int | None:
+        """Return the step in a directory's name; None if it is not a checkpoint of the engine."""
+        before, _, after = self.directory.partition("{step")
+        digits = directory.removeprefix(before).removesuffix(after.partition("}")[2])
+        step = int(digits) if digits.isascii() and digits.isdigit() else None
+        return step if step is not None and self.directory_name(step) == directory else None
+
+    def reads(self, name: str) -> bool:
+        """True if the engine might read a file or directory of this name in a checkpoint."""
+        return (
+            name in (METADATA, self.format_file, self.tracker)
+            or is_archive(name)
+            or (name.startswith(".") and name.endswith(METADATA))
+            or any(fnmatchcase(name, pattern) for pattern in self.other_files)
+        )
+
+
+def all_namings() -> Iterator[CheckpointNaming]:
+    """Yield the names of each registered engine, for checkpoints whose engine is not known yet."""
+    for name in REGISTERED_ENGINES:
+        yield engine_named(name).checkpoint_naming
 
 
 def step_of(directory: str) -> int | None:
-    """Return the step in a directory's name; None if it is not a checkpoint."""
-    match = _DIRECTORY.fullmatch(directory)
-    return int(match["step"]) if match else None
+    """Return the step in a directory's name; None if it is no engine's checkpoint."""
+    steps = (naming.step_of(directory) for naming in all_namings())
+    return next((step for step in steps if step is not None), None)
 
 
 def set_aside_name(directory: str, incarnation: int) -> str:
@@ -52,7 +83,8 @@ def set_aside_name(directory: str, incarnation: int) -> str:
 
 def is_set_aside(directory: str) -> bool:
     """True if the directory holds a checkpoint whose step was saved again."""
-    return _SET_ASIDE.fullmatch(directory) is not None
+    match = _ASIDE.fullmatch(directory)
+    return match is not None and step_of(match["directory"]) is not None
 
 
 def shard_list_name(incarnation: int) -> str:
@@ -73,15 +105,5 @@ def incarnation_of(name: str) -> int | None:
 
 
 def is_archive(name: str) -> bool:
-    """True if the engine would pass a file of this name to torch.load."""
+    """True if an engine would pass a file of this name to torch.load."""
     return name.endswith(_ARCHIVES)
-
-
-def engine_reads(name: str) -> bool:
-    """True if the engine might read a file or directory of this name."""
-    return (
-        name in (METADATA, FORMAT_FILE, "modelopt_state", "latest_checkpointed_iteration.txt")
-        or is_archive(name)
-        or name.startswith(("mp_rank_", "model_optim"))
-        or (name.startswith(".") and name.endswith(METADATA))
-    )

@@ -59,12 +59,14 @@ def nothing_good(
     return stop(StopCode.NO_CHECKPOINT, found(code, request.address, rule, fix))
 
 
-def tracker_finding(request: ResumeRequest, chosen: int, tracked: int | None) -> Finding | None:
+def tracker_finding(
+    request: ResumeRequest, tracker: str, chosen: int, tracked: int | None
+) -> Finding | None:
     """Report a wrong step in the engine's tracker, which is then replaced."""
     if tracked in (None, chosen) or request.step is not None:
         return None
     said = "contains no step" if tracked == -1 else f"names step {tracked}"
     rule = f"the engine's tracker {said}, but step {chosen} is the newest good one."
-    where = f"{request.address}/latest_checkpointed_iteration.txt"
+    where = f"{request.address}/{tracker}"
     fix = "No action needed: it is replaced."
     return found(CheckpointCode.TRACKER, where, rule, fix, severity=Severity.WARNING)

@@ -14,13 +14,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from seatrial.checkpoints.by_engine import format_of
+from seatrial.checkpoints.by_engine import (
+    UnsupportedCheckpointError,
+    engine_of,
+    format_file_problem,
+    format_of,
+    naming_of,
+)
 from seatrial.checkpoints.naming import (
-    FORMAT_FILE,
     METADATA,
     OURS,
     RECORD,
-    engine_reads,
     is_archive,
     is_left_behind,
     shard_list_name,
@@ -40,7 +44,6 @@ from seatrial.checkpoints.stored_tensors import StoredItem, scan_items, stored_i
 from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.findings import Finding, Severity
 from seatrial.storage.location import Location
-from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import StoreError
 
 BLOCK = 1 << 20
@@ -90,6 +93,10 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
     except RecordError as error:
         rule = f"the record is damaged: {error}."
         return None, [found(CheckpointCode.RECORD, where, rule, RESTORE)]
+    try:
+        engine_of(record.setup)
+    except UnsupportedCheckpointError as error:
+        return None, [found(CheckpointCode.RECORD, where, error.rule, error.fix)]
     if record.step != step_of(directory):
         rule = f"the record belongs to step {record.step}."
         return None, [found(CheckpointCode.OTHER_STEP, where, rule, RESTORE, str(record.step))]
@@ -103,6 +110,7 @@ class Verifier:
         self._place = place
         self._directory = directory
         self._record = record
+        self._naming = naming_of(record.setup)
         self._list = shard_list_name(record.incarnation)
         self._threads = threads or min(8, os.cpu_count() or 1)
         self._items: dict[str, list[StoredItem]] = defaultdict(list)
@@ -172,7 +180,7 @@ class Verifier:
     def _unlisted(self, listed: Container[str]) -> Iterator[Finding]:
         for name in self._place.names(self._directory):
             known = name in listed or name in OURS or is_left_behind(name)
-            if not known and engine_reads(name):
+            if not known and self._naming.reads(name):
                 rule = "the engine would read this file, but it is not in the record."
                 fix = "Find out where it came from. Delete it, or resume from another checkpoint."
                 yield found(CheckpointCode.UNLISTED, self._where(name), rule, fix, name)
@@ -201,7 +209,7 @@ class Verifier:
         except (OSError, StoreError) as error:
             return [unreadable(where, error)]
         for item in items:
-            if item.file not in listed or item.file in (METADATA, FORMAT_FILE):
+            if item.file not in listed or item.file in (METADATA, self._naming.format_file):
                 rule = f"the list of tensors references {item.file!r}, which is not in the record."
                 return [found(CheckpointCode.METADATA, where, rule, RESTORE, item.file)]
             self._items[item.file].append(item)
@@ -258,21 +266,18 @@ class Verifier:
             rule = "the content has changed since the save: its SHA-256 differs."
             value = hasher.hexdigest()
             return [found(CheckpointCode.DIGEST, where, rule, RESTORE, value)]
-        if file.name == FORMAT_FILE:
+        if file.name == self._naming.format_file:
             return self._format(where)
         return []
 
     def _format(self, where: str) -> list[Finding]:
-        """Check that the engine detects a distributed checkpoint, not an older format."""
+        """Check that the engine detects the format in which it saved the checkpoint."""
         try:
-            known = parse_json(self._place.store.read(f"{self._directory}/{FORMAT_FILE}"))
-            good = known["sharded_backend"] == "torch_dist"
-        except (ValueError, KeyError, TypeError):
-            good = False
+            content = self._place.store.read(f"{self._directory}/{self._naming.format_file}")
         except (OSError, StoreError) as error:
             return [unreadable(where, error)]
-        rule = "the file does not state the checkpoint format torch_dist."
-        return [] if good else [found(CheckpointCode.METADATA, where, rule, RESTORE)]
+        rule = format_file_problem(self._record.setup, content)
+        return [found(CheckpointCode.METADATA, where, rule, RESTORE)] if rule else []
 
     def _unsafe(self, name: str, error: UnsafeFileError) -> Finding:
         rule = f"a pickle contains what no checkpoint needs: {error}. None of it was executed."

@@ -28,6 +28,10 @@ class EngineCheckpoints(Protocol):
         """Return the format of a setup's checkpoints."""
         return CheckpointFormat()
 
+    def format_file_problem(self, content: bytes) -> str:
+        """Return what is wrong with the content of its format file; empty if it is valid."""
+        return ""
+
     def tokenizer(self, setup: Setup) -> str:
         """Return the type (by Megatron's name) and the name of a setup's tokenizer."""
         return setup.tokenizer

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from seatrial.checkpoints.naming import CheckpointNaming
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.engines import EngineCode
 from seatrial.planning.engine_limits import EngineLimits
@@ -157,6 +158,8 @@ class Engine(Protocol):
     """True if `check` can find out from existing checkpoints what a run would resume from."""
     installation: Installation
     modules: WorkerModules
+    checkpoint_naming: CheckpointNaming
+    """The names of its checkpoints, and of the files in them that it reads."""
     checkpoint_class: str
     """The class for its checkpoints, as module and class, because few commands import it."""
     log_class: str
@@ -241,10 +244,6 @@ class Engine(Protocol):
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
         """Return name and revision of the plan's tokenizer, if Hugging Face's loader reads it."""
         return None
-
-    def checkpoint_name(self, step: int) -> str:
-        """Return the directory name of a step's checkpoint."""
-        ...
 
     @property
     def checkpoints(self) -> "EngineCheckpoints":

@@ -188,7 +188,7 @@ class Rehearsal:
             if number not in straight.steps()
             or _figures(event) != _figures(straight.steps()[number])
         ]
-        last = self.engine.checkpoint_name(STEPS)
+        last = self.engine.checkpoint_naming.directory_name(STEPS)
         tensors, changed = differing_tensors(
             self.directory / "straight" / last, where / last, engine=self.engine
         )
@@ -249,7 +249,8 @@ class Rehearsal:
             return self._result(DrillName.EXPORT, False, "the training itself fails", 0.0)
         self.announce(DrillName.EXPORT, "exported", STEPS)
         began = time.monotonic()
-        source, last = self.directory / "straight", self.engine.checkpoint_name(STEPS)
+        source = self.directory / "straight"
+        last = self.engine.checkpoint_naming.directory_name(STEPS)
         target = self.directory / "exported"
         try:
             done = export_weights(str(source), last, target, engine=self.engine)

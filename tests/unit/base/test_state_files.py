@@ -295,7 +295,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     ),
     "final": lambda home: remember(home, Final("a", 1)),
     "store": lambda home: LocalStore(home).create("work/record.json", b"x"),
-    "tracker": lambda home: write_tracker(LocalPlace(str(home)), "100"),
+    "tracker": lambda home: write_tracker(LocalPlace(str(home)), "newest.txt", "100"),
 }
 
 
@@ -360,7 +360,7 @@ PLAIN_WRITERS = {
     "worker/node/preflight.py": "a probe of the disk, and the message for the kubelet",
     "worker/supervisor/heartbeats.py": "written over in place at every step",
     "worker/weights/export.py": "an export, in a new directory that is synced as a whole",
-    "worker/weights/shard_writing.py": "weights of a start, in a new directory",
+    "worker/megatron/shard_writing.py": "weights of a start, in a new directory",
 }
 _NAMING = {"replace", "link", "rename", "renames"}
 _WRITING = {"write_text", "write_bytes"}

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from seatrial.checkpoints.commit import commit, read_back, write_tracker
-from seatrial.checkpoints.naming import FORMAT_FILE, METADATA, directory_name
+from seatrial.checkpoints.naming import METADATA
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
 from seatrial.checkpoints.setup import DataOrder, ModelShape, Setup, Versions
 from seatrial.checkpoints.starts import claim
 from seatrial.engines.llm_foundry.checkpoints import WHOLE_FILE
+from seatrial.engines.megatron.checkpoint_names import FORMAT_FILE, NAMING, TRACKER
 from seatrial.planning.layout import Layout
 from seatrial.storage.location import LocalPlace
 
@@ -151,11 +152,11 @@ def make_checkpoint(root: Path, step: int, **values: Any) -> Record:
     place = LocalPlace(root)
     wanted = {name: values.pop(name) for name in ("setup", "validation_loss") if name in values}
     incarnation = values.get("incarnation", 1)
-    shards = write_files(root / directory_name(step), **values)
+    shards = write_files(root / NAMING.directory_name(step), **values)
     if not list(place.names("seatrial/starts")):
         claim(place, "1", 0)
     done = commit(place, shards, record(step, incarnation, **wanted))
-    write_tracker(place, str(step))
+    write_tracker(place, TRACKER, str(step))
     return done.record
 
 
@@ -165,9 +166,7 @@ def crafted_whole(root: Path, step: int, data: bytes, setup: Setup) -> Path:
     directory.mkdir(parents=True)
     (directory / WHOLE_FILE).write_bytes(data)
     claim(place, "1", 0)
-    file = read_back(directory / WHOLE_FILE)
-    assert file is not None
-    commit(place, [file], record(step, setup=setup), directory.name)
+    commit(place, [read_back(directory / WHOLE_FILE)], record(step, setup=setup))
     return directory
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.inventory import State, checkpoints, tracked_step
-from seatrial.checkpoints.naming import RECORD, TRACKER, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.select import ResumeRequest, candidates, nothing_good, tracker_finding
 from seatrial.checkpoints.stopping import StopCode
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint, write_files
 
@@ -18,8 +19,8 @@ from tests.unit.checkpoints.made import make_checkpoint, write_files
 def root(tmp_path: Path) -> Path:
     for step in (10, 20, 30):
         make_checkpoint(tmp_path, step)
-    write_files(tmp_path / directory_name(40))
-    (tmp_path / directory_name(30) / RECORD).write_text("garbage")
+    write_files(tmp_path / NAMING.directory_name(40))
+    (tmp_path / NAMING.directory_name(30) / RECORD).write_text("garbage")
     (tmp_path / "tensorboard").mkdir()
     (tmp_path / "iter_0000020.replaced-by-2").mkdir()
     return tmp_path
@@ -42,7 +43,7 @@ def test_nothing_saved_begins_at_step_0(tmp_path: Path) -> None:
 
 
 def test_a_first_save_that_was_cut_short_begins_at_step_0(tmp_path: Path) -> None:
-    write_files(tmp_path / directory_name(10))
+    write_files(tmp_path / NAMING.directory_name(10))
     there = list(checkpoints(LocalPlace(tmp_path)))
     assert nothing_good(ResumeRequest(str(tmp_path)), there, None) is None
 
@@ -56,7 +57,7 @@ def test_what_was_saved_and_cannot_be_used_stops(root: Path) -> None:
 
 
 def test_checkpoints_without_records_stop_unless_weights_are_meant(tmp_path: Path) -> None:
-    write_files(tmp_path / directory_name(10))
+    write_files(tmp_path / NAMING.directory_name(10))
     (tmp_path / TRACKER).write_text("10")
     there = list(checkpoints(LocalPlace(tmp_path)))
     refusal = nothing_good(ResumeRequest(str(tmp_path)), there, 10)
@@ -76,6 +77,6 @@ def test_a_step_that_is_asked_for_is_that_or_none(root: Path) -> None:
     ("tracked", "said"), [(-1, "contains no step"), (40, "names step 40"), (20, ""), (None, "")]
 )
 def test_a_tracker_that_misleads_is_told(tracked: int | None, said: str) -> None:
-    finding = tracker_finding(ResumeRequest("there"), 20, tracked)
+    finding = tracker_finding(ResumeRequest("there"), TRACKER, 20, tracked)
     assert (finding is None) == (not said)
     assert finding is None or said in finding.rule

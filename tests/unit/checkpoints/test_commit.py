@@ -13,17 +13,18 @@ import pytest
 
 from seatrial.checkpoints.commit import CommitError, commit, make_room, write_tracker
 from seatrial.checkpoints.inventory import look, newest_step, tracked_step
-from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.record import RecordError, ShardFile, record_from_bytes
 from seatrial.checkpoints.setup import SavedConstants, SavedSchedule
 from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verification import verify
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.hashing import canonical_json, digest
 from seatrial.storage.location import LocalPlace
 from seatrial.storage.store import StoreError
 from tests.unit.checkpoints.made import SETUP, make_checkpoint, record, write_files
 
-NAME = directory_name(20)
+NAME = NAMING.directory_name(20)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(
         commit(place, files, record(20))
     assert look(place, NAME).record is None
     assert newest_step(place) == 10
-    assert verify(place, directory_name(10)) == []
+    assert verify(place, NAMING.directory_name(10)) == []
 
 
 def test_only_one_of_two_commits_counts(place: LocalPlace) -> None:
@@ -126,11 +127,11 @@ def test_a_save_that_is_tried_again_takes_the_room_of_the_tries_before(place: Lo
     """Each start that is cut short in its save leaves the shards; a full disk would stay full."""
     for _ in range(3):
         start = claim(place, "1", 10).incarnation
-        assert make_room(place, 20, start) is None
+        assert make_room(place, NAMING.directory_name(20), start) is None
         files = write_files(Path(place.address, NAME), incarnation=start)
     Path(place.address, NAME, "notes.txt").write_text("mine")
     Path(place.address, NAME, f"seatrial-shards-{start - 1}.jsonl").write_text("")
-    assert make_room(place, 20, start) is None
+    assert make_room(place, NAMING.directory_name(20), start) is None
     # Neither what this start has written itself nor what nobody knows is touched.
     shards = [file.name for file in files]
     assert sorted(place.names(NAME)) == [".metadata", *shards, "metadata.json", "notes.txt"]
@@ -138,8 +139,8 @@ def test_a_save_that_is_tried_again_takes_the_room_of_the_tries_before(place: Lo
 
 def test_a_committed_step_is_set_aside_whole(place: LocalPlace) -> None:
     start = claim(place, "1", 10).incarnation
-    before = sorted(place.names(directory_name(10)))
-    aside = make_room(place, 10, start)
+    before = sorted(place.names(NAMING.directory_name(10)))
+    aside = make_room(place, NAMING.directory_name(10), start)
     assert aside is not None
     assert sorted(place.names(aside.name)) == before
 
@@ -176,14 +177,14 @@ def test_a_share_that_cannot_sync_names_is_no_broken_disk(
 
 
 def test_the_tracker_is_replaced_whole(place: LocalPlace) -> None:
-    write_tracker(place, "20")
+    write_tracker(place, TRACKER, "20")
     assert tracked_step(place) == 20
     assert [name for name in place.names("") if "tilde" in name or "~" in name] == []
 
 
 @pytest.mark.parametrize("change", [b" ", b"\n", b"x"])
 def test_a_record_with_a_byte_more_is_none(place: LocalPlace, change: bytes) -> None:
-    data = Path(place.address, directory_name(10), RECORD).read_bytes()
+    data = Path(place.address, NAMING.directory_name(10), RECORD).read_bytes()
     assert record_from_bytes(data).step == 10
     with pytest.raises(RecordError):
         record_from_bytes(data + change)

@@ -41,7 +41,7 @@ def save(root: Path, step: int, setup: Setup) -> None:
     if not list(place.names("seatrial/starts")):
         claim(place, "1", 0)
     files = [read_back(path) for path in sorted((root / name).iterdir())]
-    commit(place, [file for file in files if file], record(step, setup=setup), name)
+    commit(place, files, record(step, setup=setup))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_step_that_is_saved_again_is_set_aside_and_old_ones_go(tmp_path: Path)
     place, setup = LocalPlace(tmp_path), wanted("parallelism.sharding=none")
     for step in (8, 9, 10, 11):
         save(tmp_path, step, setup)
-    assert make_room(place, 11, 1, "ba11") == tmp_path / "ba11.replaced-by-1"
+    assert make_room(place, "ba11", 1) == tmp_path / "ba11.replaced-by-1"
     assert set_aside(place) == {"ba11.replaced-by-1": None}
     for decision in decide(list(checkpoints(place)), {}, Policy(last=2)):
         if not decision.kept:

@@ -10,15 +10,16 @@ import pytest
 
 from seatrial.checkpoints.copying import copy
 from seatrial.checkpoints.inventory import SCANNER, look
-from seatrial.checkpoints.naming import RECORD, VERIFIED, directory_name
+from seatrial.checkpoints.naming import RECORD, VERIFIED
 from seatrial.checkpoints.resumable_verification import verify_noting
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.errors import FindingsError, UsageError
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint
 
-NAME = directory_name(10)
+NAME = NAMING.directory_name(10)
 
 
 def test_a_copy_is_whole_and_verified(tmp_path: Path) -> None:

@@ -11,15 +11,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.inventory import tracked_step
-from seatrial.checkpoints.naming import (
-    FORMAT_FILE,
-    METADATA,
-    RECORD,
-    TRACKER,
-    directory_name,
-    shard_list_name,
-)
+from seatrial.checkpoints.naming import METADATA, RECORD, shard_list_name
 from seatrial.checkpoints.verification import verify
+from seatrial.engines.megatron.checkpoint_names import FORMAT_FILE, NAMING, TRACKER
 from seatrial.findings import has_errors
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint
@@ -27,7 +21,7 @@ from tests.unit.checkpoints.made import make_checkpoint
 CASES = 90
 SEED = 20261115
 SHARD_LIST = shard_list_name(1)
-OLD, NEW = directory_name(10), directory_name(20)
+OLD, NEW = NAMING.directory_name(10), NAMING.directory_name(20)
 Corruption = Callable[[Path, random.Random], None]
 
 

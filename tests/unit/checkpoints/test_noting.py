@@ -15,13 +15,14 @@ from seatrial.checkpoints.inventory import (
     look,
     newest_step,
 )
-from seatrial.checkpoints.naming import PIN, VERIFIED, directory_name
+from seatrial.checkpoints.naming import PIN, VERIFIED
 from seatrial.checkpoints.resumable_verification import verify_noting
 from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import archive, flip, make_checkpoint
 
-HERE = directory_name(10)
+HERE = NAMING.directory_name(10)
 
 
 def cut_short(place: LocalPlace, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,7 @@ def test_a_directory_in_place_of_a_note_stops_nobody(tmp_path: Path, name: str) 
 def test_one_that_is_known_to_be_damaged_is_not_the_newest(tmp_path: Path) -> None:
     for step in (10, 20):
         make_checkpoint(tmp_path, step)
-    place, newer = LocalPlace(tmp_path), directory_name(20)
+    place, newer = LocalPlace(tmp_path), NAMING.directory_name(20)
     flip(tmp_path / newer / "__0_i1_0.distcp")
     assert newest_step(place) == 20
     verify_noting(place, look(place, newer))

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from seatrial.checkpoints.naming import METADATA, directory_name
+from seatrial.checkpoints.naming import METADATA
 from seatrial.checkpoints.pickle_rules import ARCHIVE_RULES, UnsafeFileError
 from seatrial.checkpoints.pickle_scan import scan_pickle
 from seatrial.checkpoints.stored_tensors import StoredItem, scan_items, stored_items
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import (
     archive,
@@ -29,7 +30,7 @@ from tests.unit.checkpoints.made import (
     metadata,
 )
 
-NAME = directory_name(10)
+NAME = NAMING.directory_name(10)
 
 
 class Trap:

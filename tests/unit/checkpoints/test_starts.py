@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.checkpoints.commit import commit, make_room
 from seatrial.checkpoints.inventory import State, look, newest_step
-from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.starts import (
     StaleStartError,
     Start,
@@ -21,6 +21,7 @@ from seatrial.checkpoints.starts import (
 )
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.storage.location import LocalPlace
 from tests.unit.checkpoints.made import make_checkpoint, record, write_files
 
@@ -32,20 +33,22 @@ def late_commit_is_refused(root: Path, seed: int) -> bool:
     old = claim(place, "1", 0)
     before_the_save = draw.random() < 0.5
     if not before_the_save:
-        make_room(place, step, old.incarnation)
-    mine = write_files(root / directory_name(step), incarnation=old.incarnation, seed=1)
+        make_room(place, NAMING.directory_name(step), old.incarnation)
+    mine = write_files(root / NAMING.directory_name(step), incarnation=old.incarnation, seed=1)
     new = claim(place, "1", 0)
     if draw.random() < 0.5:
         # Its successor has saved the same step already.
-        theirs = write_files(root / directory_name(step), incarnation=new.incarnation, seed=2)
+        theirs = write_files(
+            root / NAMING.directory_name(step), incarnation=new.incarnation, seed=2
+        )
         commit(place, theirs, record(step, new.incarnation))
     held = newest_step(place)
     try:
         if before_the_save:
-            make_room(place, step, old.incarnation)
+            make_room(place, NAMING.directory_name(step), old.incarnation)
         commit(place, mine, record(step, old.incarnation))
     except StaleStartError:
-        whole = not held or verify(place, directory_name(step)) == []
+        whole = not held or verify(place, NAMING.directory_name(step)) == []
         return newest_step(place) == held and whole
     return False
 
@@ -60,11 +63,11 @@ def test_what_an_orphan_writes_after_its_look_is_found(tmp_path: Path) -> None:
     place = LocalPlace(tmp_path)
     make_checkpoint(tmp_path, 10)
     old, new = claim(place, "1", 10).incarnation, claim(place, "1", 10).incarnation
-    theirs = write_files(tmp_path / directory_name(20), incarnation=new)
+    theirs = write_files(tmp_path / NAMING.directory_name(20), incarnation=new)
     commit(place, theirs, record(20, new))
-    write_files(tmp_path / directory_name(20), incarnation=old, seed=3)
-    assert [one.code for one in verify(place, directory_name(20))] == [CheckpointCode.DIGEST]
-    assert verify(place, directory_name(10)) == []
+    write_files(tmp_path / NAMING.directory_name(20), incarnation=old, seed=3)
+    assert [one.code for one in verify(place, NAMING.directory_name(20))] == [CheckpointCode.DIGEST]
+    assert verify(place, NAMING.directory_name(10)) == []
 
 
 def test_of_many_starts_at_once_each_has_its_own_number(tmp_path: Path) -> None:
@@ -77,16 +80,16 @@ def test_of_many_starts_at_once_each_has_its_own_number(tmp_path: Path) -> None:
 
 def test_a_step_counts_once(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, 10)
-    first = (tmp_path / directory_name(10) / RECORD).read_bytes()
-    aside = make_room(LocalPlace(tmp_path), 10, 1)
+    first = (tmp_path / NAMING.directory_name(10) / RECORD).read_bytes()
+    aside = make_room(LocalPlace(tmp_path), NAMING.directory_name(10), 1)
     assert aside is not None
     assert (aside / RECORD).read_bytes() == first
-    assert not (tmp_path / directory_name(10)).exists()
+    assert not (tmp_path / NAMING.directory_name(10)).exists()
 
 
 def test_a_save_without_its_record_does_not_count(tmp_path: Path) -> None:
-    write_files(tmp_path / directory_name(10))
-    assert look(LocalPlace(tmp_path), directory_name(10)).state is State.TORN
+    write_files(tmp_path / NAMING.directory_name(10))
+    assert look(LocalPlace(tmp_path), NAMING.directory_name(10)).state is State.TORN
     assert newest_step(LocalPlace(tmp_path)) == 0
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from seatrial.checkpoints.copying import copy
 from seatrial.checkpoints.inventory import look
-from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.verification import read_record, verify
 from seatrial.codes.checkpoints import CheckpointCode
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
 from seatrial.storage.directory import LocalStore
@@ -22,7 +23,7 @@ from seatrial.storage.location import LocalPlace
 from seatrial.storage.store import StoreError
 from tests.unit.checkpoints.made import make_checkpoint
 
-NAME = directory_name(10)
+NAME = NAMING.directory_name(10)
 
 
 class Disk:

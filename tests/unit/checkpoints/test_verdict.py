@@ -64,7 +64,12 @@ def with_data(**values: object) -> Setup:
         # The engine finds out the old format, whose files are those of the ranks that saved them.
         (OLD, SETUP, Resume.SAFE, ""),
         (OLD, with_layout(SETUP, dp_size=4), Resume.IMPOSSIBLE, "layout"),
-        (replace(SETUP, checkpoint_format="x"), SETUP, Resume.IMPOSSIBLE, "checkpoint format"),
+        (
+            replace(SETUP, checkpoint_format="torch_dcp"),
+            SETUP,
+            Resume.IMPOSSIBLE,
+            "checkpoint format",
+        ),
         (RATE, RATE, Resume.SAFE, ""),
         (RATE, with_rate(peak=2e-4), Resume.IMPOSSIBLE, "learning rate"),
         (RATE, with_rate(minimum=2e-5), Resume.IMPOSSIBLE, "minimum learning rate"),

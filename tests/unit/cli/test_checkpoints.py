@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.setup import Versions
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.monitoring.event_log import EventKind, EventLog
@@ -28,7 +28,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> Path:
     for step in (10, 20, 30):
         make_checkpoint(tmp_path / "run", step, validation_loss=3.25, size=500)
-    write_files(tmp_path / "run" / directory_name(40), size=500)
+    write_files(tmp_path / "run" / NAMING.directory_name(40), size=500)
     return tmp_path
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_not_called_verified(tmp_path: Path) -> None:
 
 
 def test_verify_finds_damage_and_ends_with_1(run: Path) -> None:
-    damage(run / "run" / directory_name(20) / "__0_i1_0.distcp")
+    damage(run / "run" / NAMING.directory_name(20) / "__0_i1_0.distcp")
     done = seatrial("checkpoints", "verify", "run", cwd=run, code=1)
     assert "step 20  " in done.stdout
     assert "ST-CHECKPOINT-007" in done.stderr
@@ -105,7 +105,7 @@ def test_verify_says_of_every_checkpoint_what_came_of_it(run: Path) -> None:
     assert [line.split()[-1] for line in said[1:4]] == ["ok"] * 3
     said = seatrial("checkpoints", "verify", "run", cwd=run).stdout.splitlines()
     assert all(line.endswith("skipped; use --again to verify it again") for line in said[1:4])
-    damage(run / "run" / directory_name(30) / "__0_i1_0.distcp")
+    damage(run / "run" / NAMING.directory_name(30) / "__0_i1_0.distcp")
     # Asked for by its number, or anew, it is read.
     for words in (("--step", "30"), ("--again",)):
         done = seatrial("checkpoints", "verify", "run", *words, cwd=run, code=1)
@@ -120,12 +120,12 @@ def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
     for place in ("empty", "nowhere"):
         done = seatrial("checkpoints", "verify", place, cwd=run, code=2)
         assert "no checkpoints in" in done.stderr
-    write_files(run / "begun" / directory_name(10))
+    write_files(run / "begun" / NAMING.directory_name(10))
     seatrial("checkpoints", "verify", "begun", cwd=run, code=1)
 
 
 def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
-    write_files(tmp_path / "run" / directory_name(10), size=500)
+    write_files(tmp_path / "run" / NAMING.directory_name(10), size=500)
     done = seatrial("checkpoints", "copy", "run", "copy", cwd=tmp_path, code=2)
     assert "each of its 1 is incomplete or damaged" in done.stderr
 
@@ -133,15 +133,15 @@ def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
     said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", cwd=run).stdout
     assert "would delete" in said
-    assert (run / "run" / directory_name(10)).exists()
+    assert (run / "run" / NAMING.directory_name(10)).exists()
     seatrial("checkpoints", "pin", "run", "--step", "10", "--why", "paper", cwd=run)
     seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run)
-    assert (run / "run" / directory_name(10)).exists()
+    assert (run / "run" / NAMING.directory_name(10)).exists()
     seatrial("checkpoints", "pin", "run", "--step", "10", "--off", cwd=run)
     said = seatrial("checkpoints", "prune", "run", "--keep-last", "1", "--yes", cwd=run).stdout
     assert "1 checkpoint deleted" in said
     left = sorted(path.name for path in (run / "run").glob("iter_*"))
-    assert left == [directory_name(step) for step in (20, 30, 40)]
+    assert left == [NAMING.directory_name(step) for step in (20, 30, 40)]
 
 
 def test_copy_and_what_it_refuses(run: Path) -> None:

@@ -3,14 +3,26 @@
 """An engine that the product does not know goes through plan, check and manifests."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
+from seatrial.checkpoints.by_engine import (
+    UnsupportedCheckpointError,
+    engine_of,
+    exchange_of,
+    setup_of,
+)
+from seatrial.checkpoints.commit import commit, make_room
+from seatrial.checkpoints.inventory import checkpoints, newest_step, set_aside, tracked_step
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.setup import CheckpointFormat
+from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verdict import Resume, verdict
+from seatrial.checkpoints.verification import verify
 from seatrial.checks.check import check
+from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.codes.spec import SpecCode
 from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.registry import ENGINES, option_findings, plan_findings
@@ -25,8 +37,10 @@ from seatrial.rendering.render import render
 from seatrial.spec.engine import REGISTERED_ENGINES
 from seatrial.spec.loader import LoadedSpec, loads
 from seatrial.spec.parallelism import Sharding
+from seatrial.storage.location import LocalPlace
 from tests.conftest import loaded
 from tests.toy_engine.engine import WORKER, ToyCheckpoints
+from tests.unit.checkpoints.made import record, write_files
 
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
@@ -110,6 +124,54 @@ def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:
     assert "Toy" in why_not_exported(ENGINES["toy"], ENGINES["toy"].arguments(run.plan))
     (event,) = read_log([b"some words", b"toy step 3 loss 5.25"])
     assert (event.step, event.values["loss"]) == (3, 5.25)
+
+
+def test_checkpoints_have_the_directory_names_of_the_engine(
+    run: PlannedRun, tmp_path: Path
+) -> None:
+    place, setup = LocalPlace(tmp_path), setup_of(run.plan)
+    claim(place, "1", 0)
+    for step in (10, 20):
+        shards = write_files(tmp_path / f"toy-{step}")
+        # The file that states Megatron's format is not one of Toy's.
+        (tmp_path / f"toy-{step}/metadata.json").unlink()
+        assert commit(place, shards, record(step, setup=setup)).path.name == f"toy-{step}"
+    assert [one.step for one in checkpoints(place)] == [20, 10]
+    assert newest_step(place) == 20
+    assert verify(place, "toy-20") == []
+    assert tracked_step(place) is None
+    (tmp_path / "newest-toy").write_text("20")
+    assert tracked_step(place) == 20
+    (tmp_path / "toy-20/mp_rank_00").mkdir()
+    assert verify(place, "toy-20") == []
+    (tmp_path / "toy-20/toy.json").touch()
+    assert [finding.code for finding in verify(place, "toy-20")] == [CheckpointCode.UNLISTED]
+    assert make_room(place, "toy-10", 1) == tmp_path / "toy-10.replaced-by-1"
+    assert set_aside(place) == {"toy-10.replaced-by-1": None}
+    assert [one.step for one in checkpoints(place)] == [20]
+
+
+@pytest.mark.parametrize(
+    ("package", "saved_as", "said"),
+    [
+        ("toys 1.0", "toy", "written by 'toys 1.0', which is not an engine of Seatrial"),
+        ("toy 1.0", "torch_dist", "Toy has no checkpoint format 'torch_dist'"),
+    ],
+)
+def test_a_checkpoint_of_no_registered_engine_is_refused_with_a_fix(
+    run: PlannedRun, tmp_path: Path, package: str, saved_as: str, said: str
+) -> None:
+    setup, place = setup_of(run.plan), LocalPlace(tmp_path)
+    other = replace(setup, versions=replace(setup.versions, engine=package))
+    other = replace(other, checkpoint_format=saved_as)
+    with pytest.raises(UnsupportedCheckpointError, match=said):
+        commit(place, (), record(10, setup=other))
+    (tmp_path / "toy-10").mkdir()
+    (tmp_path / "toy-10" / RECORD).write_bytes(record(10, setup=other).to_bytes())
+    (finding,) = verify(place, "toy-10")
+    assert finding.code == CheckpointCode.RECORD
+    assert said in finding.rule
+    assert "heckpoint" in finding.fix
 
 
 def test_the_engine_says_what_can_load_its_checkpoints(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
-from seatrial.checkpoints.naming import directory_name
 from seatrial.codes.exchange import ExchangeCode
 from seatrial.engine_process.process import DEFAULT
 from seatrial.engine_process.weights import (
@@ -22,6 +21,7 @@ from seatrial.engine_process.weights import (
     refuse_other_logits,
 )
 from seatrial.engines.engine import Arguments
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
@@ -60,7 +60,7 @@ def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
 def saved(tmp_path: Path) -> Path:
     """A checkpoint with its record."""
     make_checkpoint(tmp_path / "saved", 40, size=500)
-    return tmp_path / "saved" / directory_name(40)
+    return tmp_path / "saved" / NAMING.directory_name(40)
 
 
 def test_nothing_of_a_damaged_checkpoint_is_loaded(worker: Path, saved: Path) -> None:

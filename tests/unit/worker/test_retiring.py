@@ -8,10 +8,11 @@ import pytest
 
 from seatrial.checkpoints.commit import commit
 from seatrial.checkpoints.inventory import checkpoints, look
-from seatrial.checkpoints.naming import RECORD, directory_name, set_aside_name
+from seatrial.checkpoints.naming import RECORD, set_aside_name
 from seatrial.checkpoints.resumable_verification import pin, verify_noting
 from seatrial.checkpoints.retention import Policy
 from seatrial.checkpoints.starts import claim
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.storage.location import LocalPlace
 from seatrial.worker.checkpointing.retention import KEEP_EVERY, KEEP_LAST, Retirement, policy_of
 from tests.unit.checkpoints.made import flip, make_checkpoint, record, write_files
@@ -45,10 +46,10 @@ def test_what_the_spec_asks_for_is_kept(root: Path, policy: Policy, steps: list[
 
 
 def test_pinned_damaged_and_set_aside_ones_stay(root: Path) -> None:
-    pin(LocalPlace(root), directory_name(10), "published")
-    (root / directory_name(20) / RECORD).write_bytes(b"garbage")
-    aside = root / set_aside_name(directory_name(30), 2)
-    (root / directory_name(30)).rename(aside)
+    pin(LocalPlace(root), NAMING.directory_name(10), "published")
+    (root / NAMING.directory_name(20) / RECORD).write_bytes(b"garbage")
+    aside = root / set_aside_name(NAMING.directory_name(30), 2)
+    (root / NAMING.directory_name(30)).rename(aside)
     assert left(root, Policy(last=2)) == [50, 40, 20, 10]
     assert aside.exists()
 
@@ -56,20 +57,20 @@ def test_pinned_damaged_and_set_aside_ones_stay(root: Path) -> None:
 def test_damaged_newer_ones_take_no_good_ones_place(root: Path) -> None:
     place = LocalPlace(root)
     for step in (40, 50):
-        flip(root / directory_name(step) / "__0_i1_0.distcp")
+        flip(root / NAMING.directory_name(step) / "__0_i1_0.distcp")
         # As the start does that passes them by.
-        verify_noting(place, look(place, directory_name(step)))
-    verify_noting(place, look(place, directory_name(30)))
+        verify_noting(place, look(place, NAMING.directory_name(step)))
+    verify_noting(place, look(place, NAMING.directory_name(30)))
     start = claim(place, "1", 30)
-    shards = write_files(root / directory_name(32), incarnation=start.incarnation)
+    shards = write_files(root / NAMING.directory_name(32), incarnation=start.incarnation)
     commit(place, shards, record(32, start.incarnation))
     assert left(root, Policy(last=1)) == [50, 40, 32, 30]
 
 
 def test_what_a_removal_that_was_cut_short_has_left_goes_with_the_next(root: Path) -> None:
-    (root / directory_name(10) / RECORD).unlink()
+    (root / NAMING.directory_name(10) / RECORD).unlink()
     # Newer than all that is committed, it may still be being saved.
-    (root / directory_name(60)).mkdir()
+    (root / NAMING.directory_name(60)).mkdir()
     assert left(root, Policy(last=4)) == [60, 50, 40, 30, 20]
 
 

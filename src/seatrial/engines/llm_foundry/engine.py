@@ -22,7 +22,7 @@ from seatrial.engines.llm_foundry.data_settings import (
 )
 from seatrial.engines.llm_foundry.options import MODELLED, option_problems
 from seatrial.engines.llm_foundry.settings import (
-    STEP_DIRECTORY,
+    NAMING,
     engine_settings,
     settings_words,
     settings_yaml,
@@ -69,6 +69,7 @@ class LlmFoundryEngine(Engine):
         compare="seatrial.worker.llm_foundry.compare",
         logits="seatrial.worker.llm_foundry.logits",
     )
+    checkpoint_naming = NAMING
     checkpoint_class = "seatrial.engines.llm_foundry.checkpoints:ComposerCheckpoints"
     log_class = "seatrial.engines.llm_foundry.log_format:ComposerLog"
     modelled: Mapping[str, str] = MODELLED
@@ -165,7 +166,3 @@ class LlmFoundryEngine(Engine):
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
         """Return every tokenizer: all use Hugging Face's loader."""
         return str(tokenizer(plan)), tokenizer_name(plan.model.tokenizer)[1]
-
-    def checkpoint_name(self, step: int) -> str:
-        """Return the directory of a step."""
-        return STEP_DIRECTORY.format(batch=step)

@@ -10,6 +10,7 @@ order from `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are parts of a 
 import re
 from typing import Any
 
+from seatrial.checkpoints.naming import CheckpointNaming
 from seatrial.engines.engine import Arguments, ArgumentValue
 from seatrial.engines.llm_foundry.data_settings import data_settings, has_evaluation
 from seatrial.engines.llm_foundry.model_settings import model_settings
@@ -19,8 +20,8 @@ from seatrial.spec.training import DecayStyle, Precision
 from seatrial.units import decimal_quotient
 from seatrial.yaml_scalars import scalar
 
-STEP_DIRECTORY = "ba{batch}"
-"""The directory of a checkpoint in Composer's notation, which has no leading zeros
+NAMING = CheckpointNaming("ba{step}")
+"""Composer's names for its checkpoints, without leading zeros
 (composer 0.32.1, utils/file_helpers.py, ensure_folder_has_no_conflicting_files)."""
 PRECISIONS = {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"}
 SCHEDULERS = {
@@ -160,7 +161,7 @@ def _checkpoints(plan: Plan) -> Arguments:
     return {
         "save_folder": plan.checkpoint_location,
         "save_interval": batches(plan.save_every_steps),
-        "save_filename": f"{STEP_DIRECTORY}/rank{{rank}}.pt",
+        "save_filename": NAMING.directory.format(step="{batch}") + "/rank{rank}.pt",
         "autoresume": True,
         "load_path": start.checkpoint if start else None,
         "load_weights_only": True if start else None,

@@ -8,7 +8,7 @@ reads the rest.
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
 from seatrial.engines.llm_foundry.data_settings import LOADERS, MOCK, has_evaluation
-from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY, engine_settings
+from seatrial.engines.llm_foundry.settings import NAMING, engine_settings
 from seatrial.planning.plan import Plan
 from seatrial.spec.model import Positions
 from seatrial.spec.parallelism import Sharding
@@ -87,7 +87,7 @@ def trial_settings(plan: Plan, trial: Trial) -> Arguments:
 
 def _resharded(plan: Plan, checkpoints: str, other: Resharding) -> Arguments:
     """Load a save on another number of ranks, and continue without saving."""
-    directory = f"{checkpoints}/{STEP_DIRECTORY.format(batch=other.step)}"
+    directory = f"{checkpoints}/{NAMING.directory_name(other.step)}"
     sharded = plan.sharding is Sharding.FSDP
     micro = plan.batch.global_batch_size // other.layout.dp_size
     return {

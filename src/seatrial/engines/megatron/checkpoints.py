@@ -29,6 +29,7 @@ from seatrial.engines.megatron import hub_model
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.planning.layout import Layout
 from seatrial.storage.location import Location
+from seatrial.storage.state_files import parse_json
 
 COMMON = "common_state/shard_0_1"
 """The item with all non-tensor state (megatron-core 0.19.2, serialization.py)."""
@@ -274,6 +275,14 @@ class MegatronCheckpoints(EngineCheckpoints):
             # It keeps a second optimizer for experts with another layout.
             has_expert_optimizer=layout.ep_size > 1 or layout.etp_size != layout.tp_size,
         )
+
+    def format_file_problem(self, content: bytes) -> str:
+        """Report a file by which Megatron would detect an older format."""
+        try:
+            good = parse_json(content)["sharded_backend"] == "torch_dist"
+        except (ValueError, KeyError, TypeError):
+            good = False
+        return "" if good else "the file does not state the checkpoint format torch_dist."
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:
         """Return the tensors, and the arguments that were saved with them."""

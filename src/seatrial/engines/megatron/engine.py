@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from seatrial.checkpoints.naming import directory_name
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import (
     Arguments,
@@ -18,6 +17,7 @@ from seatrial.engines.engine import (
     Trial,
     WorkerModules,
 )
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
@@ -134,6 +134,7 @@ class MegatronEngine(Engine):
         import_weights="seatrial.worker.megatron.import_weights",
         index_cache="seatrial.worker.megatron.index_cache",
     )
+    checkpoint_naming = NAMING
     checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
     blend_option = "data-args-path"
@@ -252,10 +253,6 @@ class MegatronEngine(Engine):
         if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
             return None
         return str(arguments["tokenizer-model"]), tokenizer_name(plan.model.tokenizer)[1]
-
-    def checkpoint_name(self, step: int) -> str:
-        """Return the directory of a step."""
-        return directory_name(step)
 
 
 def _fsdp_beginning(plan: Plan) -> list[Problem]:

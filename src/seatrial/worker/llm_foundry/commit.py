@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from seatrial.checkpoints.commit import commit, make_room, read_back
 from seatrial.checkpoints.inventory import Checkpoint
-from seatrial.checkpoints.naming import METADATA, RECORD, step_of
+from seatrial.checkpoints.naming import METADATA, RECORD
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
 from seatrial.checkpoints.select import ResumeRequest
 from seatrial.checkpoints.setup import Setup, Versions
@@ -37,7 +37,7 @@ from seatrial.engines.llm_foundry.checkpoints import (
     refuse_foreign,
     setup_from_settings,
 )
-from seatrial.engines.llm_foundry.settings import STEP_DIRECTORY
+from seatrial.engines.llm_foundry.settings import NAMING
 from seatrial.storage.location import LocalPlace
 from seatrial.units import format_bytes
 from seatrial.version import VERSION
@@ -105,10 +105,10 @@ class ComposerCommitter:
 
         def asked() -> ResumeRequest | None:
             holder = path.parent if path.is_file() else path
-            step = step_of(holder.name)
+            step = NAMING.step_of(holder.name)
             if step is not None and (holder / RECORD).is_file():
                 return ResumeRequest(str(holder.parent), step, borrowed=True)
-            if path.is_dir() and any(step_of(one.name) for one in path.iterdir()):
+            if path.is_dir() and any(NAMING.step_of(one.name) for one in path.iterdir()):
                 return ResumeRequest(load, foreign=True)
             refuse_foreign(load)
             return None
@@ -140,14 +140,14 @@ class ComposerCommitter:
             yield
             return
         step = int(state.timestamp.batch)
-        directory = Path(self._save, STEP_DIRECTORY.format(batch=step))
+        directory = Path(self._save, NAMING.directory_name(step))
         first_rank(lambda: self._make_room(step, directory))
         yield
         self._finish(step, int(state.timestamp.sample), directory)
 
     def _make_room(self, step: int, directory: Path) -> None:
         place = LocalPlace(self._save)
-        aside = _fenced(lambda: make_room(place, step, self.incarnation, directory.name))
+        aside = _fenced(lambda: make_room(place, directory.name, self.incarnation))
         if aside is not None:
             _say(f"step {step} is saved again; moved the old checkpoint to {aside}")
         # Files of an interrupted save would otherwise count as part of this one.
@@ -158,7 +158,7 @@ class ComposerCommitter:
         """Read the files back, combine the digests of all ranks, and commit."""
         names = first_rank(lambda: sorted(path.name for path in directory.iterdir()))
         mine = [read_back(directory / name) for name in names[rank() :: world_size()]]
-        every = gathered_at_first([file for file in mine if file is not None])
+        every = gathered_at_first(mine)
 
         def create() -> str:
             files: list[ShardFile] = [file for share in every for file in share]
@@ -172,7 +172,7 @@ class ComposerCommitter:
                 validation_loss=self.validation_loss,
             )
             place = LocalPlace(self._save)
-            done = _fenced(lambda: commit(place, files, record, directory.name)).record
+            done = _fenced(lambda: commit(place, files, record)).record
             self._retirement.after_commit(place)
             number = done.shards.files
             count = f"{number} file{'s' if number != 1 else ''}"

@@ -25,11 +25,11 @@ from megatron.training import checkpointing, get_args
 from megatron.training import training as engine
 
 from seatrial.checkpoints.commit import commit, make_room, write_tracker
-from seatrial.checkpoints.naming import TRACKER, step_of
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Setup, Versions
 from seatrial.checkpoints.starts import StaleStartError, refuse_stale
 from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.storage.location import LocalPlace
 from seatrial.units import format_bytes
@@ -109,14 +109,14 @@ class MegatronCommitter:
 
     def _begin(self, directory: str, args: Namespace) -> _Save | None:
         """Create a new directory for a save of this run; return None for other saves."""
-        step = step_of(Path(directory).name)
+        step = NAMING.step_of(Path(directory).name)
         kept = args.save is not None and Path(directory).parent == Path(args.save)
         if step is None or not kept or not self.incarnation:
             return None
 
         def fresh() -> None:
             place = LocalPlace(args.save)
-            aside = _fenced(lambda: make_room(place, step, self.incarnation))
+            aside = _fenced(lambda: make_room(place, Path(directory).name, self.incarnation))
             Path(directory).mkdir(parents=True, exist_ok=True)
             if aside is not None:
                 message = (
@@ -180,7 +180,7 @@ class _TrackerText(io.StringIO):
 
     def close(self) -> None:
         if not self.closed:
-            write_tracker(LocalPlace(self._path.parent), self.getvalue())
+            write_tracker(LocalPlace(self._path.parent), TRACKER, self.getvalue())
         super().close()
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -22,17 +22,17 @@ from seatrial.checkpoints.exchange.import_plan import ImportPlan, plan_import, s
 from seatrial.checkpoints.exchange.safetensors_file import Placed
 from seatrial.checkpoints.exchange.shapes import HubTensor, stacked_shape
 from seatrial.checkpoints.exchange.weight_map import MappedTensor
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Versions
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import COMMON, setup_from_arguments
 from seatrial.engines.megatron.hub_model import arguments_of_model
 from seatrial.engines.megatron.weight_map import EMPTY_OBJECTS, entries
 from seatrial.storage.location import LocalPlace
 from seatrial.version import VERSION
+from seatrial.worker.megatron.shard_writing import ShardWriter
 from seatrial.worker.weights.parts import joined
 from seatrial.worker.weights.progress import Progress, answer
-from seatrial.worker.weights.shard_writing import ShardWriter
 
 STEP = 0
 _HALF = {"bfloat16": "bf16", "float16": "fp16"}
@@ -53,7 +53,7 @@ def import_weights(source: Path, target: Path, report: Progress) -> dict[str, An
 
 def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str, Any]:
     """Write the planned checkpoint to a directory that has none of this step yet."""
-    directory = target / directory_name(STEP)
+    directory = target / NAMING.directory_name(STEP)
     directory.mkdir(parents=True)
     writer = ShardWriter(directory)
     _write_tensors(plan, writer, report)
@@ -64,7 +64,7 @@ def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str,
     setup = setup_from_arguments(arguments | _tokenizer(plan.tokenizer), versions, 1)
     empty = ShardList(0, 0, "")
     done = commit(place, writer.finish(), Record(STEP, 0, "", 1, empty, setup))
-    write_tracker(place, str(STEP))
+    write_tracker(place, TRACKER, str(STEP))
     return {
         "class": str(plan.model.kind),
         "dtype": plan.dtype,

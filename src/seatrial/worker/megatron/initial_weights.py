@@ -19,8 +19,9 @@ from seatrial.checkpoints.commit import CommitError
 from seatrial.checkpoints.exchange.import_plan import misfits, plan_import, read_model
 from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.inventory import checkpoints
-from seatrial.checkpoints.naming import RECORD, directory_name
+from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.stopping import StopCode, StopError
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.hub_model import model_of_arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
@@ -66,7 +67,7 @@ def import_initial_weights(chosen: Settings, engine_args: Namespace, heart: Beat
 
 def _is_settled(engine_args: Namespace) -> bool:
     """True if there is a checkpoint to load: the weights, or one that the run has saved since."""
-    brought = Path(engine_args.pretrained_checkpoint, directory_name(STEP), RECORD)
+    brought = Path(engine_args.pretrained_checkpoint, NAMING.directory_name(STEP), RECORD)
     if brought.exists():
         return True
     own = LocalPlace(engine_args.load) if engine_args.load else None
@@ -76,7 +77,7 @@ def _is_settled(engine_args: Namespace) -> bool:
 def _bring(source: str, target: Path, engine_args: Namespace) -> None:
     """Download, check and convert; reject a mismatch before the download of the weights."""
     run = model_of_arguments(vars(engine_args), source)
-    shutil.rmtree(target / directory_name(STEP), ignore_errors=True)
+    shutil.rmtree(target / NAMING.directory_name(STEP), ignore_errors=True)
     fetched = target / "download" if source.startswith(HUB) else None
     if fetched is not None:
         fetched.mkdir(parents=True, exist_ok=True)

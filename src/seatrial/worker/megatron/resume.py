@@ -12,6 +12,7 @@ from megatron.training import training as engine
 from seatrial.checkpoints.commit import write_tracker
 from seatrial.checkpoints.inventory import tracked_step
 from seatrial.checkpoints.select import ResumeRequest, tracker_finding
+from seatrial.engines.megatron.checkpoint_names import TRACKER
 from seatrial.storage.location import LocalPlace
 from seatrial.worker.checkpointing.loading import loading
 from seatrial.worker.checkpointing.select_checkpoint import Chooser
@@ -84,7 +85,7 @@ class Resumption:
         chosen = request.step is not None or request.borrowed
         if tracked == step or (chosen and tracked not in (None, -1)):
             return
-        finding = tracker_finding(request, step, tracked)
+        finding = tracker_finding(request, TRACKER, step, tracked)
         if finding is not None:
             self._chooser.print(finding)
-        write_tracker(place, str(step))
+        write_tracker(place, TRACKER, str(step))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write checkpoint shards in the engine's format, one tensor at a time.
+"""Write checkpoint shards in Megatron's format, one tensor at a time.
 
 The engine's own writer needs the whole state in memory. Its format is torch's: items written by
 `torch.save`, concatenated in a file, and a list with the position of each (2.13.0,
@@ -27,8 +27,9 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from seatrial.checkpoints.naming import FORMAT_FILE, METADATA
+from seatrial.checkpoints.naming import METADATA
 from seatrial.checkpoints.record import ShardFile
+from seatrial.engines.megatron.checkpoint_names import FORMAT_FILE
 from seatrial.storage.state_files import write_whole
 
 LARGEST_SHARD = 2_000_000_000
