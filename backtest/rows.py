@@ -12,6 +12,7 @@ from pathlib import Path
 
 from backtest.machines import hardware
 from backtest.published_models import PublishedModel, published_model
+from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
 from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.stages import Stage
@@ -189,7 +190,7 @@ def _workload(row: dict[str, str], model: PublishedModel) -> Workload | LeftOut:
     return Workload(
         model=model.architecture,
         sequence_length=int(row["seq_len"]),
-        padded_vocab_size=padded_vocab_size(model.architecture.vocab_size, tp),
+        padded_vocab_size=padded_vocab_size(model.architecture.vocab_size, tp, VOCAB_MULTIPLE),
         layout=layout,
         stages=spread(model.architecture.layers, pp, vp),
         sequence_parallel=sequence_parallel,

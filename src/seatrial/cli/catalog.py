@@ -19,6 +19,7 @@ from seatrial.catalog.profiles import Profile
 from seatrial.catalog.storage import StorageTier
 from seatrial.cli.options import Json, examples
 from seatrial.docstrings import field_docs
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import has_errors
 from seatrial.naming import nearest
@@ -45,11 +46,16 @@ def table_of(kind: Kind) -> Table:
     return _TABLES[kind]
 
 
+def _padded_vocab_size(entry: ModelPreset) -> int:
+    multiple = ENGINES[entry.engine].vocab_multiple
+    return padded_vocab_size(entry.architecture.vocab_size, entry.tp_size, multiple)
+
+
 def _model(label: str, entry: Entry) -> Row:
     if not isinstance(entry, ModelPreset):
         raise TypeError(label)
     shape = entry.architecture
-    padded = padded_vocab_size(shape.vocab_size, entry.tp_size)
+    padded = _padded_vocab_size(entry)
     return (
         label,
         format_count(total_parameters(shape, padded)),
@@ -222,7 +228,7 @@ def computed(entry: Entry) -> list[tuple[str, Any]]:
     """Return the values computed from an entry's facts."""
     if not isinstance(entry, ModelPreset):
         return []
-    padded = padded_vocab_size(entry.architecture.vocab_size, entry.tp_size)
+    padded = _padded_vocab_size(entry)
     total = total_parameters(entry.architecture, padded)
     active = active_parameters(entry.architecture, padded)
     facts = [("parameters", total), ("padded_vocab_size", padded)]

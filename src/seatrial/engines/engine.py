@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from seatrial.checkpoints.naming import CheckpointNaming
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.engines import EngineCode
+from seatrial.monitoring.engine_signals import EngineSignals
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
@@ -164,10 +165,18 @@ class Engine(Protocol):
     """The class for its checkpoints, as module and class, because few commands import it."""
     log_class: str
     """The class that parses its logs, as module and class."""
+    signals: EngineSignals = EngineSignals()
+    """What the monitor looks for in its timers, its log and its exit codes."""
     blend_option: str = ""
     """The argument that names the blend file, if the engine reads one."""
+    rank_timeout_option: str = ""
+    """The option for how long ranks wait for each other, in minutes, if the engine has one."""
+    vocab_multiple: int = 1
+    """It pads the vocabulary to a multiple of this times tp_size."""
     modelled: Mapping[str, str]
     """Options that a field of the spec sets, with that field."""
+    message_terms: Mapping[str, str] = {}
+    """Terms for fields of the spec in its error messages that are not names of options."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
         """Return the layouts that the planner may choose for a spec, and their costs."""
@@ -184,6 +193,10 @@ class Engine(Protocol):
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
         """Return settings that it would reject or ignore. `generation` is that of the GPUs."""
         return []
+
+    def growing_decay_option(self, options: Mapping[str, OptionValue]) -> str:
+        """Return the option that makes the weight decay grow over the run; empty if none does."""
+        return ""
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """Return variables without which the engine rejects the plan or changes it."""

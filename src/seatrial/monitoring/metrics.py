@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.monitoring.engine_signals import all_signals
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 from seatrial.monitoring.series import Series
@@ -137,12 +138,15 @@ class Metrics:
     def _timers(self, event: Event) -> None:
         """Use the timers of the engine: data loading, and the parts of a step if printed."""
         timers = event.values.get("timers")
-        if not isinstance(timers, Mapping) or "forward-backward" not in timers:
+        if not isinstance(timers, Mapping):
+            return
+        signals = next((one for one in all_signals() if one.step_timer in timers), None)
+        if signals is None:
             return
         most = {name: spread[-1] for name, spread in timers.items() if spread}
         self._parts.append(most)
-        if "batch-generator" in most and self._seconds:
-            self._data.append(most["batch-generator"] / self._seconds[-1])
+        if signals.data_timer in most and self._seconds:
+            self._data.append(most[signals.data_timer] / self._seconds[-1])
 
     def _held(self, size: float | None, rank: object) -> None:
         most = self._memory[0] if self._memory else -1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The number of parameters of a rank, exactly as Megatron builds them."""
+"""The number of parameters of a rank."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,9 @@ from seatrial.planning.layout import Layout
 from seatrial.planning.stages import Stage
 from seatrial.spec.model import Activation, Architecture, Norm, Positions
 
-VOCAB_MULTIPLE = 128
-"""Megatron pads the vocabulary to a multiple of this times tp_size."""
 
-
-def padded_vocab_size(vocab_size: int, tp_size: int, multiple: int = VOCAB_MULTIPLE) -> int:
-    """Return the vocabulary size, padded so that it divides evenly over the tp ranks."""
+def padded_vocab_size(vocab_size: int, tp_size: int, multiple: int) -> int:
+    """Return the vocabulary size, padded to a multiple of `multiple` on each tp rank."""
     step = multiple * tp_size
     return -(-vocab_size // step) * step
 

@@ -113,7 +113,7 @@ def _changed(draw: Draw, spec: Spec) -> Arguments:
         found |= _of_several_flags(change.field, change.value, spec)
     model, layout = spec["model"]["dimensions"], spec["parallelism"]
     if change.field in ("parallelism.tp_size", "model.dimensions.vocab_size"):
-        found["padded-vocab-size"] = padded_vocab_size(model["vocab_size"], layout["tp_size"])
+        found["padded-vocab-size"] = padded_vocab_size(model["vocab_size"], layout["tp_size"], 128)
     return found
 
 

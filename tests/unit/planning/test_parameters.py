@@ -58,7 +58,7 @@ def test_presets_have_exactly_these_parameters(
     catalog: Catalog, name: str, parameters: int
 ) -> None:
     preset = catalog.model(name)
-    padded = padded_vocab_size(preset.architecture.vocab_size, preset.tp_size)
+    padded = padded_vocab_size(preset.architecture.vocab_size, preset.tp_size, 128)
     assert total_parameters(preset.architecture, padded) == parameters
 
 
@@ -84,9 +84,9 @@ def test_the_hyperpod_logs_parameters_on_a_rank() -> None:
 
 
 def test_padding() -> None:
-    assert padded_vocab_size(50_257, 8) == 51_200
-    assert padded_vocab_size(50_257, 1) == 50_304
-    assert padded_vocab_size(51_200, 8) == 51_200
+    assert padded_vocab_size(50_257, 8, 128) == 51_200
+    assert padded_vocab_size(50_257, 1, 128) == 50_304
+    assert padded_vocab_size(51_200, 8, 128) == 51_200
 
 
 @pytest.mark.parametrize("name", Catalog().names(Kind.MODELS))
@@ -94,7 +94,7 @@ def test_ranks_of_all_stages_add_up_to_the_model(catalog: Catalog, name: str) ->
     """What is shared is counted once on every rank: norms, some biases, positions, the router."""
     preset = catalog.model(name)
     model = preset.architecture
-    padded = padded_vocab_size(model.vocab_size, 1)
+    padded = padded_vocab_size(model.vocab_size, 1, 128)
     stages = stages_of([model.layers], 1)
     alone = Layout(tp_size=1, cp_size=1, dp_size=1, pp_size=1)
     assert rank_parameters(model, padded, alone, stages[0]) == total_parameters(model, padded)

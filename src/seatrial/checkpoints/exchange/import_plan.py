@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.checkpoints.exchange.hub_config import model_of_config
-from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
+from seatrial.checkpoints.exchange.model import HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors
 from seatrial.checkpoints.exchange.shapes import HubTensor, hub_tensors
 from seatrial.checkpoints.exchange.weight_map import MappedTensor
@@ -112,8 +112,8 @@ def _refuse_left_over(model: HubModel, names: set[str], directory: Path) -> None
             raise refusal(ExchangeCode.TENSORS, str(directory), rule, fix, name)
 
 
-def spec_of_model(model: HubModel, checkpoint: str) -> dict[str, Any]:
-    """Return the part of a spec that starts from imported weights."""
+def spec_of_model(model: HubModel, checkpoint: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a spec that starts from imported weights, with these engine options."""
     dimensions: dict[str, Any] = {
         "family": "gpt" if model.kind is HubClass.GPT2 else "llama",
         "layers": model.layers,
@@ -136,13 +136,6 @@ def spec_of_model(model: HubModel, checkpoint: str) -> dict[str, Any]:
             "expert_ffn_hidden_size": model.ffn_hidden_size,
             "aux_loss_coefficient": model.aux_loss_coefficient,
         }
-    options: dict[str, Any] = {}
-    if model.norm_epsilon != 1e-5:
-        options["norm-epsilon"] = model.norm_epsilon
-    if model.rope_scaling is not None:
-        options |= {"use-rope-scaling": True, "rope-scaling-factor": model.rope_scaling}
-    if model.activation is HubActivation.GELU:
-        options["no-bias-gelu-fusion"] = True
     spec: dict[str, Any] = {
         "model": {"dimensions": dimensions},
         "initial_weights": {"checkpoint": checkpoint},
@@ -152,12 +145,16 @@ def spec_of_model(model: HubModel, checkpoint: str) -> dict[str, Any]:
 
 _FREE = frozenset({"init_std", "aux_loss_coefficient"})
 """Fields that affect further training, but not the meaning of the weights."""
-_OF_ENGINE = {"norm_epsilon": "norm-epsilon"}
-"""Fields that a spec can set only through an engine option."""
 _OF_EXPERTS = {"experts": "experts", "top_k": "top_k"}
 
 
-def misfits(weights: HubModel, run: HubModel, where: str, padded: int) -> list[Finding]:
+OptionFix = Callable[[str, Any], str]
+"""Returns the engine options that give a field of the model a value; empty if none is needed."""
+
+
+def misfits(
+    weights: HubModel, run: HubModel, where: str, padded: int, option_fix: OptionFix
+) -> list[Finding]:
     """Return all differences between the weights and the run's model.
 
     Args:
@@ -165,8 +162,12 @@ def misfits(weights: HubModel, run: HubModel, where: str, padded: int) -> list[F
         run: The model of the run.
         where: The source of the weights.
         padded: Rows of the run's embedding, including padding.
+        option_fix: Finds the engine options for fields that a spec does not have.
     """
-    return [_finding(where, *differing) for differing in _differing(weights, run, padded)]
+    return [
+        _finding(where, name, one, other, option_fix(name, one) or _override(name, one))
+        for name, one, other in _differing(weights, run, padded)
+    ]
 
 
 def _differing(weights: HubModel, run: HubModel, padded: int) -> Iterator[tuple[str, Any, Any]]:
@@ -187,11 +188,11 @@ def _differing(weights: HubModel, run: HubModel, padded: int) -> Iterator[tuple[
             yield name, one, other
 
 
-def _finding(where: str, name: str, weights: Any, run: Any) -> Finding:
+def _finding(where: str, name: str, weights: Any, run: Any, override: str) -> Finding:
     # The engine chooses exact or tanh GELU by device; the difference is about 0.001.
     severity = Severity.WARNING if name == "activation" else Severity.ERROR
     rule = f"the weights have {name.replace('_', ' ')} {weights}, and the run has {run}."
-    fix = f"Use {_override(name, weights)}, or weights that match the run's model."
+    fix = f"Use {override}, or weights that match the run's model."
     return Finding(ExchangeCode.OTHER_MODEL, severity, Where(file=where), rule, str(run), fix)
 
 
@@ -199,14 +200,6 @@ def _override(name: str, value: Any) -> str:
     """Return the spec change that such weights need."""
     if name == "kind":
         return f"a model that is a {value}"
-    if name == "activation":
-        switch = "true" if value == "gelu" else "false"
-        return f"engine.options.no-bias-gelu-fusion={switch}"
-    if name == "rope_scaling":
-        given = f"use-rope-scaling=true and engine.options.rope-scaling-factor={value}"
-        return f"engine.options.{given}" if value else "no engine.options.use-rope-scaling"
-    if name in _OF_ENGINE:
-        return f"engine.options.{_OF_ENGINE[name]}={value}"
     shown = str(value).lower() if isinstance(value, bool) else value
     if name in _OF_EXPERTS:
         return f"model.dimensions.moe.{_OF_EXPERTS[name]}={shown}"

@@ -13,14 +13,6 @@ from seatrial.findings import Finding, Severity
 from seatrial.spec.engine import DEFAULT_ENGINE
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)+")
-_CALLED = {
-    "sequence-parallelism": "parallelism.sequence_parallel",
-    "world-size": "cluster.nodes",
-    "total-model-size": "cluster.nodes",
-    "pipeline-model-parallel": "parallelism.pp_size",
-    "context-parallelism": "parallelism.cp_size",
-}
-"""Terms for fields in the engine's messages that are not names of options."""
 NOWHERE = "engine"
 
 
@@ -82,10 +74,11 @@ def spoken_of(situation: Situation, reason: str) -> str:
     for word in words:
         if word in passed:
             return f"engine.options.{passed[word]}"
-    modelled = ENGINES[situation.spec.engine.name].modelled
+    engine = ENGINES[situation.spec.engine.name]
     for word in words:
-        if word in modelled or word in _CALLED:
-            return _CALLED.get(word) or modelled[word]
+        field_name = engine.message_terms.get(word) or engine.modelled.get(word)
+        if field_name:
+            return field_name
     # For an assert without a message, an option in the spec is the likeliest cause.
     return f"engine.options.{next(iter(passed.values()))}" if passed else NOWHERE
 

@@ -19,8 +19,6 @@ HUB = "hf://datasets/"
 TIB = 1 << 40
 GIB = 1 << 30
 MINUTE = 60
-TIME_LIMIT = "distributed-timeout-minutes"
-"""Megatron's option for how long ranks wait for each other."""
 SIZE = re.compile(r"(?<![\dxX.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])")
 """The size in the name of a model, such as 7b in Llama-2-7b-hf."""
 NAMED_WITHIN = 1.5
@@ -189,7 +187,8 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
 def short_patience(situation: Situation) -> Iterator[Checked]:
     """Report a timeout of the engine that is shorter than a save."""
     chosen, options = situation.run.chosen, situation.spec.engine.options
-    name = next((key for key in options if key.replace("_", "-") == TIME_LIMIT), None)
+    option = ENGINES[situation.spec.engine.name].rank_timeout_option
+    name = next((key for key in options if key.replace("_", "-") == option), None)
     limit = options[name] if name else None
     if chosen is None or not isinstance(limit, int) or situation.spec.checkpoints.asynchronous:
         return

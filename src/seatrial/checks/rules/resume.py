@@ -22,8 +22,6 @@ from seatrial.codes.resume import ResumeCode
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.layout import Layout
 
-DECAY_STYLE = "weight-decay-incr-style"
-"""How the weight decay grows; the engine compares its length (OptimizerParamScheduler)."""
 _CODES = {
     "padded vocab size": ResumeCode.PADDING,
     "checkpoint format": ResumeCode.FORMAT,
@@ -380,14 +378,11 @@ def step_there(situation: Situation) -> Iterator[Checked]:
 
 def growing_decay(situation: Situation) -> Iterator[Checked]:
     """Report a growing weight decay in a run whose length differs from the checkpoint's."""
-    options = {
-        name.replace("_", "-"): (name, value)
-        for name, value in situation.spec.engine.options.items()
-    }
-    name, style = options.get(DECAY_STYLE, ("", None))
+    options = situation.spec.engine.options
+    name = ENGINES[situation.spec.engine.name].growing_decay_option(options)
     origin, parent = origin_of(situation), situation.spec.continue_from
     chosen = chosen_of(situation, origin) if origin is not None else None
-    if style in (None, "constant") or origin is None or chosen is None or chosen.setup is None:
+    if not name or origin is None or chosen is None or chosen.setup is None:
         return
     if origin.is_parent and parent is not None and parent.reset_schedule:
         return
@@ -401,7 +396,7 @@ def growing_decay(situation: Situation) -> Iterator[Checked]:
             "lengths when it loads, and stops if they differ.",
             "Keep the length, use a constant decay, or restart the schedule: "
             "continue_from.reset_schedule=true.",
-            style,
+            options[name],
         )
 
 

@@ -19,6 +19,8 @@ from seatrial.engines.engine import (
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
+from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
+from seatrial.engines.megatron.log_format import SIGNALS
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -29,7 +31,6 @@ from seatrial.engines.megatron.trial import (
     trial_arguments,
 )
 from seatrial.planning.engine_limits import EngineLimits
-from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
@@ -38,6 +39,14 @@ from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 
+MESSAGE_TERMS = {
+    "sequence-parallelism": "parallelism.sequence_parallel",
+    "world-size": "cluster.nodes",
+    "total-model-size": "cluster.nodes",
+    "pipeline-model-parallel": "parallelism.pp_size",
+    "context-parallelism": "parallelism.cp_size",
+}
+"""What Megatron's error messages call fields of a spec."""
 NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
 """Options that keep no 16-bit copy of a weight."""
 
@@ -137,9 +146,13 @@ class MegatronEngine(Engine):
     checkpoint_naming = NAMING
     checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
+    signals = SIGNALS
     blend_option = "data-args-path"
+    rank_timeout_option = "distributed-timeout-minutes"
+    vocab_multiple = VOCAB_MULTIPLE
     modelled: Mapping[str, str] = MODELLED
     """Options that a field of the spec sets, with that field."""
+    message_terms: Mapping[str, str] = MESSAGE_TERMS
 
     def limits(self, spec: RunSpec) -> EngineLimits:
         """Return all degrees, with FSDP for models that do not fit otherwise."""
@@ -187,6 +200,11 @@ class MegatronEngine(Engine):
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
         """Return what its own validation or Transformer Engine would reject."""
         return run_problems(plan, generation)
+
+    def growing_decay_option(self, options: Mapping[str, OptionValue]) -> str:
+        """Return the option whose growth OptimizerParamScheduler compares with a checkpoint's."""
+        given = (name for name in options if name.replace("_", "-") == "weight-decay-incr-style")
+        return next((name for name in given if options[name] != "constant"), "")
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """Return variables without which Megatron rejects the plan or changes it."""

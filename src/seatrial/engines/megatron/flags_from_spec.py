@@ -8,12 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 
 from seatrial.engines.engine import ArgumentValue
-from seatrial.planning.parameters import VOCAB_MULTIPLE
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.model import Activation, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
+
+VOCAB_MULTIPLE = 128
+"""Megatron pads the vocabulary to a multiple of this times tp_size."""
 
 
 @dataclass(frozen=True, slots=True)

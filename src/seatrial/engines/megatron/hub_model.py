@@ -233,3 +233,28 @@ def arguments_of_model(model: HubModel) -> dict[str, Any]:
             "moe_aux_loss_coeff": model.aux_loss_coefficient,
         }
     return values
+
+
+def options_of_model(model: HubModel) -> dict[str, Any]:
+    """Return the options for what a spec cannot say about a model with a field."""
+    options: dict[str, Any] = {}
+    if model.norm_epsilon != 1e-5:
+        options["norm-epsilon"] = model.norm_epsilon
+    if model.rope_scaling is not None:
+        options |= {"use-rope-scaling": True, "rope-scaling-factor": model.rope_scaling}
+    if model.activation is HubActivation.GELU:
+        options["no-bias-gelu-fusion"] = True
+    return options
+
+
+def option_fix(field: str, value: Any) -> str:
+    """Return the options that give a field of a model a value; empty if they do not set it."""
+    if field == "norm_epsilon":
+        return f"engine.options.norm-epsilon={value}"
+    if field == "activation":
+        switch = "true" if value == "gelu" else "false"
+        return f"engine.options.no-bias-gelu-fusion={switch}"
+    if field == "rope_scaling":
+        given = f"use-rope-scaling=true and engine.options.rope-scaling-factor={value}"
+        return f"engine.options.{given}" if value else "no engine.options.use-rope-scaling"
+    return ""

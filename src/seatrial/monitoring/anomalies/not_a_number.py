@@ -3,19 +3,14 @@
 """NaN and infinities in the loss or the gradient norm."""
 
 import math
-import re
 
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
 from seatrial.monitoring.anomalies.rolling_stats import number
+from seatrial.monitoring.engine_signals import all_signals
 from seatrial.monitoring.event_log import Event, EventKind
 
-REFUSED = {
-    16: "and saved a checkpoint to repeat the step on another GPU",
-    17: "because it is wrong or not reproducible",
-}
-"""Exit codes of Megatron's rerun state machine (megatron/core/rerun_state_machine.py)."""
 SCALE_SEARCH = 32
 """Consecutive skipped steps that the search for a loss scale may take: halved every second step
 from 2^32 (Megatron's default, with a hysteresis of 2), it reaches 2^16 after that many."""
@@ -36,24 +31,22 @@ RULE = AnomalyRule(
     "suspect the GPU of the rank that the engine's log names, and exclude its node.",
     calm=1,
 )
-_REJECTED = re.compile(
-    r"Unexpected result (?P<value>\S+) on rank (?P<rank>\d+) at iteration #(?P<step>\d+)"
-    r"|[Rr]ank (?P<rank2>\d+),.{0,200}iteration #?(?P<step2>\d+): "
-    r"(?:Unexpected result (?P<value2>\S+)|found NaN)"
-)
 
 
 class NotANumber:
     rule = RULE
 
     def __init__(self) -> None:
+        signals = tuple(all_signals())
+        self._exits = {code: why for one in signals for code, why in one.rejection_exits.items()}
+        self._lines = tuple(line for one in signals for line in one.rejection_lines)
         self._skipped = 0
         self._since: int | None = None
 
     def observe(self, event: Event) -> Seen:
         """Check a step, or the exit code of the engine."""
         if event.kind is EventKind.EXIT:
-            why = REFUSED.get(event.values.get("code") or 0)
+            why = self._exits.get(event.values.get("code") or 0)
             if why is None:
                 return None
             message = f"The engine rejected the result of step {event.step + 1:,} {why}."
@@ -82,13 +75,9 @@ class NotANumber:
 
     def observe_line(self, line: str) -> Seen:
         """Check the engine's messages, which name the rank."""
-        if "Unexpected result" not in line and "found NaN" not in line:
-            return None
-        found = _REJECTED.search(line)
+        found = next(filter(None, (pattern.search(line) for pattern in self._lines)), None)
         if found is None:
             return None
-        rank = found["rank"] or found["rank2"]
-        step = int(found["step"] or found["step2"])
-        value = found["value"] or found["value2"] or "NaN"
+        rank, step, value = found["rank"], int(found["step"]), found["value"] or "NaN"
         message = f"Rank {rank} got {value} in step {step:,}."
         return (Symptom(message, value, step, f"rank {rank}"),)

@@ -9,6 +9,7 @@ from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Severity
 from seatrial.monitoring.anomalies.detector import AnomalyRule, Seen, Symptom
 from seatrial.monitoring.anomalies.rolling_stats import finite, percent
+from seatrial.monitoring.engine_signals import all_signals
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 
@@ -93,7 +94,8 @@ def _waited(event: Event) -> tuple[float, int | None] | None:
         return data.most, data.highest[0][0] if data.highest else None
     if event.kind is EventKind.TIMERS:
         timers = event.values.get("timers")
-        spread = timers.get("batch-generator") if isinstance(timers, dict) else None
+        known = timers if isinstance(timers, dict) else {}
+        spread = next(filter(None, (known.get(one.data_timer) for one in all_signals())), None)
         longest = finite(spread[-1]) if isinstance(spread, (list, tuple)) and spread else None
         return None if longest is None else (longest, None)
     return None

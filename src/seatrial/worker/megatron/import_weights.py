@@ -26,7 +26,7 @@ from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Versions
 from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import COMMON, setup_from_arguments
-from seatrial.engines.megatron.hub_model import arguments_of_model
+from seatrial.engines.megatron.hub_model import arguments_of_model, options_of_model
 from seatrial.engines.megatron.weight_map import EMPTY_OBJECTS, entries
 from seatrial.storage.location import LocalPlace
 from seatrial.version import VERSION
@@ -72,7 +72,7 @@ def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str,
         "bytes": done.record.shards.size,
         "record": done.record.identity,
         "checkpoint": str(target),
-        "spec": spec_of_model(plan.model, str(target)),
+        "spec": spec_of_model(plan.model, str(target), options_of_model(plan.model)),
     }
 
 

@@ -22,7 +22,7 @@ from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.stopping import StopCode, StopError
 from seatrial.engines.megatron.checkpoint_names import NAMING
-from seatrial.engines.megatron.hub_model import model_of_arguments
+from seatrial.engines.megatron.hub_model import model_of_arguments, option_fix
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
@@ -98,7 +98,7 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
 
 
 def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) -> None:
-    found = misfits(weights, run, source, padded)
+    found = misfits(weights, run, source, padded, option_fix)
     for finding in found:
         if finding.severity is not Severity.ERROR:
             _say(f"{finding.severity} {finding.code} {finding.one_line()}")

@@ -12,7 +12,7 @@ from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.import_plan import misfits
 from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.engines.megatron.command_line import engine_arguments
-from seatrial.engines.megatron.hub_model import model_of_arguments
+from seatrial.engines.megatron.hub_model import model_of_arguments, option_fix
 from seatrial.findings import Severity
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
@@ -27,7 +27,10 @@ GPT2 = replace(
 
 def found(weights: HubModel, run: HubModel, padded: int = 128) -> list[tuple[str, str]]:
     """Severity and fix of every difference."""
-    return [(one.severity, one.fix) for one in misfits(weights, run, "hf://some/where", padded)]
+    return [
+        (one.severity, one.fix)
+        for one in misfits(weights, run, "hf://some/where", padded, option_fix)
+    ]
 
 
 @pytest.mark.parametrize(

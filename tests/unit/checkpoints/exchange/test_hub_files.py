@@ -23,7 +23,7 @@ from seatrial.checkpoints.exchange.safetensors_file import (
 )
 from seatrial.checkpoints.exchange.shapes import hub_tensors, stacked_shape
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
-from seatrial.engines.megatron.hub_model import arguments_of_model
+from seatrial.engines.megatron.hub_model import arguments_of_model, options_of_model
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
@@ -174,7 +174,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", EVERY, ids=str)
 def test_the_printed_spec_is_the_same_model(model: HubModel) -> None:
-    spec = spec_of_model(model, "/weights")
+    spec = spec_of_model(model, "/weights", options_of_model(model))
     there = Architecture.model_validate(spec["model"]["dimensions"])
     assert (there.layers, there.kv_heads, there.head_dim) == (2, model.kv_heads, model.head_dim)
     assert there.is_moe == bool(model.experts)

@@ -76,7 +76,7 @@ def workload(model: Architecture = GPT, **changes: Any) -> Workload:
     given: dict[str, Any] = {
         "model": model,
         "sequence_length": 2048,
-        "padded_vocab_size": padded_vocab_size(model.vocab_size, layout.tp_size),
+        "padded_vocab_size": padded_vocab_size(model.vocab_size, layout.tp_size, 128),
         "layout": layout,
         "stages": even,
         "sequence_parallel": False,
