@@ -22,9 +22,10 @@ from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubMode
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
 from seatrial.engine_process.package_path import python_path
-from seatrial.engine_process.process import DEFAULT, worker_python
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.weight_map import entries
+from seatrial.engines.registry import ENGINES
 
 MODEL = HubModel(
     kind=HubClass.LLAMA,
@@ -62,7 +63,10 @@ def make(directory: Path, model: HubModel) -> int:
 def peak(module: str, *arguments: str) -> float:
     """The peak of a worker program's resident memory, in MiB."""
     settings = {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
-    return measure([worker_python(), "-m", module, *arguments], settings).memory / MIB
+    return (
+        measure([worker_python(ENGINES["megatron"]), "-m", module, *arguments], settings).memory
+        / MIB
+    )
 
 
 def main() -> None:
@@ -76,7 +80,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch)
             size = make(root / "hub", replace(MODEL, layers=layers))
-            bringing = peak(DEFAULT.modules.import_weights, f"{root}/hub", f"{root}/saved")
+            bringing = peak(
+                ENGINES["megatron"].modules.import_weights, f"{root}/hub", f"{root}/saved"
+            )
             shutil.rmtree(root / "hub")
             exported = (f"{root}/saved", NAMING.directory_name(0), f"{root}/out")
             taking = peak("seatrial.worker.weights.export", *exported)

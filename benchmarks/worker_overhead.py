@@ -22,6 +22,7 @@ from pathlib import Path
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.command_line import command_line
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS
+from seatrial.engines.registry import ENGINES
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "build/engine-figures.jsonl"
@@ -76,7 +77,11 @@ def run(first: str, steps: int, directory: Path) -> tuple[list[float], list[floa
     modes = [first, BARE, BARE, first]
     rounds = WARM_UP_ROUNDS + steps // (2 * STEPS_A_TURN)
     times_file = directory / "times"
-    words = [worker_python(), str(ROOT / "benchmarks/alternate_steps.py"), str(times_file)]
+    words = [
+        worker_python(ENGINES["megatron"]),
+        str(ROOT / "benchmarks/alternate_steps.py"),
+        str(times_file),
+    ]
     words += [str(STEPS_A_TURN), ",".join(modes)]
     words += command_line({**MODEL, "train-iters": rounds * len(modes) * STEPS_A_TURN + 1})
     subprocess.run(

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import settings
 
 from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.engines.registry import ENGINES
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.engine import REGISTERED_ENGINES
 from seatrial.spec.loader import LoadedSpec, loads
 from tests.toy_engine.engine import REGISTERED
+
+MEGATRON = ENGINES["megatron"]
 
 SPEC = dedent(
     """\

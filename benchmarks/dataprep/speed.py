@@ -37,6 +37,7 @@ from benchmarks.dataprep.figures import ROUNDS, caveat, figures, page_text, tabl
 from benchmarks.measured import Run, measure
 from docs.tools.page_parts import ROOT, put
 from seatrial.engine_process.process import worker_python
+from seatrial.engines.registry import ENGINES
 
 OUTPUT = ROOT / "build/bench-data.json"
 TOKENIZER = ROOT / "tests/data/gpt2-tokenizer.json.zst"
@@ -211,7 +212,9 @@ def main() -> int:
     began, others = time.monotonic(), busy_seconds() - own_seconds()
     with tempfile.TemporaryDirectory(prefix="seatrial-bench-") as name:
         work = Path(name)
-        bench = Bench(work, unpack_tokenizer(work / "tokenizer"), worker_python())
+        bench = Bench(
+            work, unpack_tokenizer(work / "tokenizer"), worker_python(ENGINES["megatron"])
+        )
         try:
             corpora = run_short(bench) if options.short else run_all(bench, options)
         except DifferentError as error:

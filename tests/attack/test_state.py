@@ -21,7 +21,6 @@ from typing import Self
 import pytest
 
 from seatrial.checkpoints.by_engine import setup_of
-from seatrial.engine_process.process import WORKER_PYTHON
 from seatrial.errors import ExitCode
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.monitoring.processes import command_lines, state
@@ -34,7 +33,7 @@ from seatrial.worker.supervisor.exit_records import Final, read_ends, remember, 
 from seatrial.worker.supervisor.heartbeats import BeatWriter, beat_file, read_beats
 from seatrial.worker.supervisor.status import read_status
 from tests.attack.mutations import MUTATIONS
-from tests.conftest import SPEC
+from tests.conftest import MEGATRON, SPEC
 from tests.unit.checkpoints.made import make_checkpoint
 from tests.unit.cli.forking import Answer, Call, Forker
 from tests.unit.cluster.fake_api import FakeTransport
@@ -103,7 +102,7 @@ class Attacked:
         worker.write_text(STAND_IN)
         worker.chmod(0o755)
         self.variables = os.environ | {
-            WORKER_PYTHON: str(worker),
+            MEGATRON.installation.variable: str(worker),
             "KUBECONFIG": str(home / "none"),
             "HOME": str(home),
             "COLUMNS": "100",

@@ -24,6 +24,7 @@ from seatrial.engines.megatron.command_line import command_line
 from seatrial.rendering.environment import SITE
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.volumes import LOCK
+from tests.conftest import MEGATRON
 from tests.engine.toy import DENSE
 from tests.unit.rendering.scenes import environment, pod
 
@@ -48,9 +49,9 @@ def install() -> Manifest:
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with pip, and of the engine's environment what NVIDIA's image brings."""
     directory = tmp_path_factory.mktemp("base")
-    subprocess.run([worker_python(), "-m", "venv", directory / "venv"], check=True)
+    subprocess.run([worker_python(MEGATRON), "-m", "venv", directory / "venv"], check=True)
     site = next((directory / "venv/lib").glob("python3*")) / "site-packages"
-    given = Path(worker_python()).parents[1] / site.relative_to(directory / "venv")
+    given = Path(worker_python(MEGATRON)).parents[1] / site.relative_to(directory / "venv")
     for distribution in distributions(path=[str(given)]):
         if IN_BASE_IMAGE.match(normalised(distribution.name)):
             for name in _top(distribution):

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine_process.process import WORKER_PYTHON, worker_python
+from seatrial.engine_process.process import worker_python
 from seatrial.errors import MissingExtraError
+from tests.conftest import MEGATRON
 from tests.scanned import scan_recorded
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _worker() -> str:
     """The worker's Python; its absence is an error here, not a reason to skip."""
+    variable = MEGATRON.installation.variable
     try:
-        return worker_python()
+        return worker_python(MEGATRON)
     except MissingExtraError as error:
-        pytest.fail(
-            f"{error} (make engine sets {WORKER_PYTHON}; now {os.environ.get(WORKER_PYTHON)})"
-        )
+        pytest.fail(f"{error} (make engine sets {variable}; now {os.environ.get(variable)})")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,7 @@ from seatrial.engines.megatron.command_line import Arguments, command_line
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
 from seatrial.worker.supervisor.heartbeats import Beat, read_beats
+from tests.conftest import MEGATRON
 from tests.engine.test_pods import ENVIRONMENT
 from tests.engine.toy import DENSE, SHARDED
 
@@ -73,7 +74,7 @@ class Supervised:
         }
         with (directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [worker_python(), *words],
+                [worker_python(MEGATRON), *words],
                 env=settings,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -160,7 +161,9 @@ class Supervised:
 def undisturbed(directory: Path, arguments: Arguments, processes: int = 2) -> tuple[Path, Figures]:
     """Where a training saved that nobody disturbed, and its figures."""
     saved = directory / "saved"
-    training = Training("straight", {**arguments, "save": str(saved)}, processes, directory)
+    training = Training(
+        "straight", {**arguments, "save": str(saved)}, processes, directory, engine="megatron"
+    )
     outcome = train(training, 3 * PATIENCE)
     assert outcome.code == 0, f"{outcome.tail}\n{training.log}"
     return saved, dict(all_figures([*outcome.steps().values()]))

@@ -12,7 +12,7 @@ from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.spec.loader import loads
-from tests.conftest import plan_spec
+from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
 from tests.engine.agreement.drawing import drawn
@@ -64,7 +64,7 @@ def test_what_both_accept_is_built() -> None:
         arguments, layout = production_arguments(engine_arguments(plan)), plan.layout
         stages = sorted({0, layout.pp_size - 1})
         settings = engine_environment(plan)
-        answer = ask_engine(arguments, layout.world_size, stages, 300, settings)
+        answer = ask_engine(arguments, layout.world_size, stages, 300, settings, engine=MEGATRON)
         assert answer["accepted"] is True, f"draw {number}: {answer}"
         assert {int(stage): count for stage, count in answer["parameters"].items()} == {
             stage: plan.stage_parameters[stage] for stage in stages

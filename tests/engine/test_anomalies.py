@@ -201,7 +201,7 @@ def test_trouble_is_named_in_time(name: str, tmp_path: Path, figure: Figure) -> 
     saving: Arguments = {"save": str(tmp_path / "saved"), "save-interval": 20}
     model = {**text_model(tmp_path, seed), **saving, **arguments, "train-iters": 300}
     troubles = ";".join(filter(None, [STEADY, *(trial.trouble for trial in trials)]))
-    training = Training(name, model, 2, tmp_path, faults=troubles)
+    training = Training(name, model, 2, tmp_path, faults=troubles, engine="megatron")
     reader = Reader(training.events_file, tmp_path)
     outcome = train(training, 3000, reader)
     log = training.log.read_text(errors="replace")
@@ -218,7 +218,7 @@ def test_trouble_is_named_in_time(name: str, tmp_path: Path, figure: Figure) -> 
 
 def test_healthy_steps_are_left_alone(tmp_path: Path, figure: Figure) -> None:
     model = {**text_model(tmp_path), "train-iters": HEALTHY_STEPS}
-    outcome = train(Training("healthy", model, 2, tmp_path, faults=STEADY), 3400)
+    outcome = train(Training("healthy", model, 2, tmp_path, faults=STEADY, engine="megatron"), 3400)
     steps = len(outcome.steps())
     false = begun(outcome.events)
     print(f"{len(false)} false alarms in {steps:,} healthy steps of the real engine")

@@ -29,6 +29,7 @@ from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.storage.location import LocalPlace
+from tests.conftest import MEGATRON
 from tests.engine.toy import TIMEOUT
 from tests.faults.checkpoint_starts import TINY, Engine
 from tests.unit.checkpoints.exchange.models import LLAMA
@@ -126,7 +127,7 @@ def test_weights_are_brought_in_once(engine: Engine, hub: Path, tmp_path: Path) 
     assert f"converted {hub} to {brought}" in printed
     assert verify(LocalPlace(brought), NAMING.directory_name(0)) == []
 
-    import_weights(hub, tmp_path / "imported")
+    import_weights(hub, tmp_path / "imported", engine=MEGATRON)
     once = {**run, "train-iters": 1, "pretrained-checkpoint": str(tmp_path / "imported")}
     by_hand, _ = engine.start(tmp_path / "2", tmp_path / "other", once)
     assert first.losses()[1] == by_hand.losses()[1]
@@ -152,7 +153,7 @@ def test_other_ranks_wait_for_the_weights(hub: Path, tmp_path: Path) -> None:
         "pretrained-checkpoint": str(saved / "initial-weights"),
     }
     told = {"SEATRIAL_INITIAL_WEIGHTS": str(hub)}
-    training = Training("two", arguments, 2, tmp_path, environment=told)
+    training = Training("two", arguments, 2, tmp_path, environment=told, engine="megatron")
     outcome = train(training, 4 * TIMEOUT)
     printed = training.log.read_text(errors="replace")
     assert outcome.code == 0, printed[-3000:]

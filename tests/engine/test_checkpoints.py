@@ -20,6 +20,7 @@ from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.storage.location import LocalPlace
+from tests.conftest import MEGATRON
 from tests.engine.toy import start
 from tests.faults.checkpoint_starts import (
     ASYNCHRONOUS,
@@ -166,7 +167,7 @@ def test_what_reaches_the_loader_unverified_runs_nothing_either(tmp_path: Path) 
     (tmp_path / "prefix").write_bytes(trap + archive({"a": 1}))
     (tmp_path / "item").write_bytes(archive(trap))
     done = subprocess.run(
-        [worker_python(), "-c", LOADING, str(tmp_path)],
+        [worker_python(MEGATRON), "-c", LOADING, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": python_path()},
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import known_options
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS, production_arguments
 from seatrial.spec.loader import loads
-from tests.conftest import plan_spec
+from tests.conftest import MEGATRON, plan_spec
 from tests.engine.conftest import Figure
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def in_worker(script: str) -> str:
     """What a script prints in the worker's environment."""
     done = subprocess.run(
-        [worker_python(), "-c", script],
+        [worker_python(MEGATRON), "-c", script],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
@@ -41,7 +41,7 @@ def in_worker(script: str) -> str:
 
 def test_the_list_of_options_is_the_parsers_own() -> None:
     done = subprocess.run(
-        [worker_python(), str(ROOT / "scripts" / "list_engine_options.py")],
+        [worker_python(MEGATRON), str(ROOT / "scripts" / "list_engine_options.py")],
         capture_output=True,
         text=True,
         check=True,
@@ -60,7 +60,7 @@ def test_every_mapped_flag_exists() -> None:
 
 def test_the_layouts_that_the_planner_is_tested_with_are_the_engines() -> None:
     done = subprocess.run(
-        [worker_python(), str(ROOT / "tests/engine/record_engine_layouts.py")],
+        [worker_python(MEGATRON), str(ROOT / "tests/engine/record_engine_layouts.py")],
         capture_output=True,
         text=True,
         check=True,
@@ -198,7 +198,7 @@ def test_the_engine_counts_the_same_where_embedding_and_loss_are_layers(
     plan = plan_spec(loads(given, "run.yaml"), catalog)
     assert [len(plan.stages[stage].layers) for stage in (0, 1, 7)] == [15, 16, 15]
     arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
-    answer = ask_engine(arguments, plan.layout.world_size, [0, 1, 7], 300)
+    answer = ask_engine(arguments, plan.layout.world_size, [0, 1, 7], 300, engine=MEGATRON)
     assert answer["accepted"], answer["reason"]
     counts = {int(stage): count for stage, count in answer["parameters"].items()}
     assert counts == {stage: plan.stage_parameters[stage] for stage in (0, 1, 7)}
@@ -213,7 +213,7 @@ def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog, figu
     stages = sorted({0, (plan.layout.pp_size - 1) // 2, plan.layout.pp_size - 1})
     # The engine pads the vocabulary itself here, so that its rule is compared with the plan's.
     arguments = production_arguments(engine_arguments(plan)) | {"padded-vocab-size": None}
-    answer = ask_engine(arguments, plan.layout.world_size, stages, 300)
+    answer = ask_engine(arguments, plan.layout.world_size, stages, 300, engine=MEGATRON)
     assert answer["accepted"], answer["reason"]
     counts = {int(stage): count for stage, count in answer["parameters"].items()}
     assert counts == {stage: plan.stage_parameters[stage] for stage in stages}
@@ -224,7 +224,7 @@ def test_the_engine_counts_the_same_parameters(name: str, catalog: Catalog, figu
 
 def test_the_engine_refuses_what_does_not_fit(catalog: Catalog) -> None:
     plan = plan_spec(loads(spec_of("gpt3-175b", catalog), "run.yaml"), catalog)
-    answer = ask_engine(production_arguments(engine_arguments(plan)), 16, [0], 300)
+    answer = ask_engine(production_arguments(engine_arguments(plan)), 16, [0], 300, engine=MEGATRON)
     assert not answer["accepted"]
     assert "world size (16) is not divisible by total_model_size" in answer["reason"]
 

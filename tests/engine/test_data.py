@@ -18,6 +18,7 @@ from seatrial.dataprep.output.assemble import assemble
 from seatrial.dataprep.output.dataset import DataFile
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.command_line import Arguments, command_line
+from tests.conftest import MEGATRON
 from tests.engine.toy import DENSE, start
 from tests.unit.dataprep.gpt2 import gpt2_file
 from tests.unit.dataprep.prepared_corpus import DATA, prepared, split_corpus
@@ -85,7 +86,7 @@ def read_back(directory: Path, wanted: dict[str, Any]) -> subprocess.CompletedPr
     path = directory / "wanted.json"
     path.write_text(json.dumps(wanted))
     return subprocess.run(
-        [worker_python(), str(ROOT / "tests" / "engine" / "read_back.py"), str(path)],
+        [worker_python(MEGATRON), str(ROOT / "tests" / "engine" / "read_back.py"), str(path)],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
@@ -191,7 +192,7 @@ def state(cache: Path) -> dict[str, tuple[int, int]]:
 def build_cache(arguments: Arguments, *own: str) -> Any:
     done = subprocess.run(
         [
-            worker_python(),
+            worker_python(MEGATRON),
             "-m",
             "seatrial.worker.megatron.index_cache",
             *own,

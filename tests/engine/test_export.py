@@ -28,6 +28,7 @@ from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.errors import FindingsError
 from seatrial.storage.location import LocalPlace
+from tests.conftest import MEGATRON
 from tests.engine.conftest import Figure
 from tests.engine.toy import DENSE, LLAMA, SHARDED, start
 
@@ -105,10 +106,12 @@ def trained(directory: Path, case: Case) -> Path:
 
 def gate(saved: Path, case: Case, exported: Path, figure: Figure) -> Logits:
     """Export a checkpoint and compare; the measured row is recorded."""
-    told = export_weights(str(saved), NAMING.directory_name(STEPS), exported)
+    told = export_weights(str(saved), NAMING.directory_name(STEPS), exported, engine=MEGATRON)
     assert told["vocabulary"] == 101
     assert told["padding_left_out"] > 0
-    logits = compare_logits(saved / NAMING.directory_name(STEPS), exported, case.arguments)
+    logits = compare_logits(
+        saved / NAMING.directory_name(STEPS), exported, case.arguments, engine=MEGATRON
+    )
     print(case.model, case.layout, logits)
     figure("exports", case.model, case.layout, f"{logits.largest:.1e}")
     return logits
@@ -137,7 +140,9 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     with pytest.raises(FindingsError) as refused:
-        export_weights(str(saved), NAMING.directory_name(STEPS), tmp_path / "exported")
+        export_weights(
+            str(saved), NAMING.directory_name(STEPS), tmp_path / "exported", engine=MEGATRON
+        )
     assert [finding.code for finding in refused.value.findings] == ["ST-CHECKPOINT-007"]
     assert not (tmp_path / "exported").exists()
 
@@ -174,7 +179,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights that transformers itself has written, of each class."""
     root = tmp_path_factory.mktemp("hub")
     for kind in IMPORTED:
-        words = [worker_python(), "-c", MAKE, kind, str(root / kind)]
+        words = [worker_python(MEGATRON), "-c", MAKE, kind, str(root / kind)]
         subprocess.run(words, check=True, capture_output=True)
     return root
 
@@ -186,15 +191,15 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_imported_weights_say_what_they_said(
     hub: Path, tmp_path: Path, kind: str, figure: Figure
 ) -> None:
-    told = import_weights(hub / kind, tmp_path / "saved")
+    told = import_weights(hub / kind, tmp_path / "saved", engine=MEGATRON)
     checkpoint = tmp_path / "saved" / NAMING.directory_name(0)
     assert verify(LocalPlace(tmp_path / "saved"), checkpoint.name) == []
-    logits = compare_logits(checkpoint, hub / kind, IMPORTED[kind])
+    logits = compare_logits(checkpoint, hub / kind, IMPORTED[kind], engine=MEGATRON)
     print(kind, logits)
     figure("exports", told["class"], "imported", f"{logits.largest:.1e}")
     assert logits.largest <= LOGITS_BAR
     # And back: every tensor, bit for bit.
-    export_weights(str(tmp_path / "saved"), checkpoint.name, tmp_path / "again")
+    export_weights(str(tmp_path / "saved"), checkpoint.name, tmp_path / "again", engine=MEGATRON)
     one, other = placed_tensors(hub / kind), placed_tensors(tmp_path / "again")
     assert one.keys() == other.keys()
     for name, placed in one.items():
@@ -209,14 +214,14 @@ def test_imported_weights_say_what_they_said(
 @pytest.mark.slow
 def test_the_bar_can_fail(hub: Path, tmp_path: Path) -> None:
     """The same weights with another base of rotation are found out."""
-    import_weights(hub / "llama", tmp_path / "saved")
+    import_weights(hub / "llama", tmp_path / "saved", engine=MEGATRON)
     shutil.copytree(hub / "llama", tmp_path / "other")
     config = tmp_path / "other" / "config.json"
     values = json.loads(config.read_text())
     values["rope_parameters"]["rope_theta"] = 20000.0
     config.write_text(json.dumps(values))
     checkpoint = tmp_path / "saved" / NAMING.directory_name(0)
-    wrong = compare_logits(checkpoint, tmp_path / "other", IMPORTED["llama"])
+    wrong = compare_logits(checkpoint, tmp_path / "other", IMPORTED["llama"], engine=MEGATRON)
     print("another base of rotation", wrong)
     assert not wrong.equal
 
@@ -225,7 +230,7 @@ def test_the_bar_can_fail(hub: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["llama", "mixtral"])
 def test_a_run_starts_from_imported_weights(hub: Path, tmp_path: Path, kind: str) -> None:
     """In another layout, at step 1, with their loss; and a restart goes on from its own save."""
-    import_weights(hub / kind, tmp_path / "imported")
+    import_weights(hub / kind, tmp_path / "imported", engine=MEGATRON)
     experts = EXPERTS if kind == "mixtral" else {}
     run: Arguments = {
         **IMPORTED[kind],

@@ -12,6 +12,7 @@ from seatrial.codes.preflight import PreflightCode
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
 from seatrial.worker.node.preflight import read_findings
+from tests.conftest import MEGATRON
 from tests.engine.test_pods import ENVIRONMENT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -42,7 +43,7 @@ def test_a_wrong_sum_in_one_round_of_one_rank_is_told(tmp_path: Path) -> None:
         *("--max-restarts=0", str(program), str(tmp_path)),
     ]
     done = subprocess.run(
-        [worker_python(), *words],
+        [worker_python(MEGATRON), *words],
         env={**os.environ, **ENVIRONMENT, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,

@@ -126,6 +126,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Tra
             kill=(0, KILLED_AT),
             environment={"SEATRIAL_RUN": "small", "SEATRIAL_METRICS_PORT": str(port)},
             restarts=1,
+            engine="megatron",
         )
         outcome = train(training, TIMEOUT)
         assert outcome.code == 0, training.log.read_text()[-3000:]
@@ -228,7 +229,7 @@ def test_a_port_that_is_taken_does_not_stop_a_training(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         short: Arguments = {**DENSE, "train-iters": 3}
-        training = Training("taken", short, 1, tmp_path)
+        training = Training("taken", short, 1, tmp_path, engine="megatron")
         outcome = train(replace(training, environment={"SEATRIAL_METRICS_PORT": port}), TIMEOUT)
     assert outcome.code == 0
     assert len(outcome.steps()) == 3

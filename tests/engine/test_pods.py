@@ -14,6 +14,7 @@ from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.command_line import command_line
 from seatrial.monitoring.event_log import EventKind, read_events
+from tests.conftest import MEGATRON
 from tests.engine.toy import DENSE
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -34,7 +35,7 @@ def started(words: list[str], log: Path, **variables: str) -> subprocess.Popen[b
     settings = {**os.environ, **ENVIRONMENT, **variables, "PYTHONPATH": python_path()}
     with log.open("wb") as stream:
         return subprocess.Popen(
-            [worker_python(), *words],
+            [worker_python(MEGATRON), *words],
             env=settings,
             stdin=subprocess.DEVNULL,
             stdout=stream,

@@ -39,7 +39,7 @@ def wait_until_none(directory: Path) -> list[int]:
 
 
 def training(directory: Path) -> Training:
-    return Training("long", {**DENSE, "train-iters": 100_000}, 2, directory)
+    return Training("long", {**DENSE, "train-iters": 100_000}, 2, directory, engine="megatron")
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_what_a_killed_rank_had_started_ends_too(tmp_path: Path) -> None:
     """A rank that has saved has a process for the results of its writers, which outlives it."""
     saving: Arguments = {"save": str(tmp_path / "saved"), "save-interval": 2}
     arguments: Arguments = {**DENSE, **saving, "train-iters": 20}
-    outcome = train(Training("killed", arguments, 2, tmp_path, kill=(1, 3)), 120)
+    outcome = train(Training("killed", arguments, 2, tmp_path, kill=(1, 3), engine="megatron"), 120)
     assert outcome.code != 0
     assert outcome.tail == "rank 1 was killed by SIGKILL"
     assert 2 in outcome.steps()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from seatrial.engine_process.process import worker_python
+from tests.conftest import MEGATRON
 from tests.engine.conftest import Figure
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -131,7 +132,7 @@ checkpoints: {{every_steps: 50}}
 def test_the_users_own_data_are_read_also_without_their_tokenizer(tmp_path: Path) -> None:
     prefixes = [tmp_path / "web", tmp_path / "books"]
     for number, prefix in enumerate(prefixes):
-        words = [worker_python(), "-c", WRITE, str(prefix), str(number)]
+        words = [worker_python(MEGATRON), "-c", WRITE, str(prefix), str(number)]
         subprocess.run(words, check=True, capture_output=True)
     missing = tmp_path / "no-such-tokenizer"
     spec = SPEC.format(first=prefixes[0], second=prefixes[1], tokenizer=missing)

@@ -18,6 +18,7 @@ from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.processes import state
 from seatrial.storage.location import LocalPlace
 from seatrial.worker.process import UNFINISHED
+from tests.conftest import MEGATRON
 from tests.engine.conftest import Figure
 from tests.engine.supervised import MODEL, SAVE_EVERY, Supervised, differing, undisturbed
 
@@ -56,7 +57,7 @@ def test_killed_ranks_agents_and_stopped_ranks_leave_no_trace(
     steps = run.events(EventKind.STEP)
     wrong = differing(straight, steps)
     last = f"iter_{STEPS:07d}"
-    tensors, changed = differing_tensors(saved / last, run.saved / last)
+    tensors, changed = differing_tensors(saved / last, run.saved / last, engine=MEGATRON)
     figure("supervisor", "processes left by a killed agent gone after", f"{gone:.2f} s")
     took = noticed.time - stopped
     figure("supervisor", "stopped rank noticed after", f"{took:.1f} s (bar {bound:.1f} s)")

@@ -36,7 +36,9 @@ def test_two_starts_are_one_run_and_both_bring_numbers(tmp_path: Path) -> None:
     told = logger_environment(asked) | {"WANDB_SILENT": "true"}
     for steps in (2, 4):
         more: Arguments = {"train-iters": steps, "override-opt_param-scheduler": True}
-        training = Training(f"to-{steps}", {**arguments, **more}, 1, tmp_path, environment=told)
+        training = Training(
+            f"to-{steps}", {**arguments, **more}, 1, tmp_path, environment=told, engine="megatron"
+        )
         outcome = train(training, TIMEOUT)
         assert outcome.code == 0, training.log.read_text()[-3000:]
     runs = sorted((tmp_path / "saved" / "wandb" / "wandb").glob("offline-run-*"))

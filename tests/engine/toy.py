@@ -74,7 +74,9 @@ def start(
     restarts: int = 0,
 ) -> TrainingOutcome:
     """One training; it must end well unless it is to be killed."""
-    training = Training(name, arguments, processes, directory, kill, fault, restarts=restarts)
+    training = Training(
+        name, arguments, processes, directory, kill, fault, restarts=restarts, engine="megatron"
+    )
     outcome = train(training, TIMEOUT)
     assert kill is not None or outcome.code == 0, f"{name}: {outcome.tail}\n{training.log}"
     return outcome

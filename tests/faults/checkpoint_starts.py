@@ -15,6 +15,7 @@ from seatrial.checkpoints.naming import RECORD, shard_list_name
 from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.command_line import Arguments, command_line
+from tests.conftest import MEGATRON
 from tests.engine.toy import DENSE, SHARDED
 from tests.faults.warm import Warm
 
@@ -58,7 +59,7 @@ class Engine(Warm):
 
     def __init__(self) -> None:
         more = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-        super().__init__(worker_python(), "tests.faults.warm_worker", **more)
+        super().__init__(worker_python(MEGATRON), "tests.faults.warm_worker", **more)
 
     def start(
         self,

@@ -15,6 +15,7 @@ import pytest
 from seatrial.engine_process.process import differing_tensors
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.monitoring.event_log import EventKind
+from tests.conftest import MEGATRON
 from tests.engine.supervised import Figures, Supervised, differing, undisturbed
 from tests.faults.checkpoint_starts import record, seeds
 from tests.faults.supervisor_kills import (
@@ -82,7 +83,7 @@ def kills_of_one_training(
         run.end()
     different = differing(figures, run.events(EventKind.STEP)[seen:])
     last = NAMING.directory_name(steps)
-    tensors, changed = differing_tensors(saved / last, run.saved / last)
+    tensors, changed = differing_tensors(saved / last, run.saved / last, engine=MEGATRON)
     values = {"first": chosen[0], "last": chosen[-1], **asdict(what), "code": code}
     found = {"differing": different, "tensors": tensors, "changed": len(changed)}
     record("kills-end", **values, **found)

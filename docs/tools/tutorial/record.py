@@ -95,7 +95,7 @@ def train_all(plans: dict[str, Plan], home: Path) -> None:
     wanted |= {"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
     wanted["PYTHONPATH"] = os.pathsep.join((python_path(), str(ROOT)))
     subprocess.run(
-        [worker_python(), "-m", "docs.tools.tutorial.recorded_ranks"],
+        [worker_python(ENGINES["megatron"]), "-m", "docs.tools.tutorial.recorded_ranks"],
         env=os.environ | wanted,
         cwd=home.parent,
         input="".join(json.dumps(case) + "\n" for case in cases),

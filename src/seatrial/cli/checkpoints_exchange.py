@@ -30,6 +30,7 @@ from seatrial.reports.terminal import counted, say, say_error, say_following, sa
 from seatrial.sdk.checkpoints import checkpoint_at, is_spec, place_of
 from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import plan
+from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.location import Location, place_at
 from seatrial.units import format_bytes
 
@@ -147,7 +148,7 @@ def _exported(
             share = done / max(1, total)
             tell(0, round((share if doing == "verifying" else 1 + share) * size))
 
-        return export_by_worker(place.address, one.directory, to, follow, engine)
+        return export_by_worker(place.address, one.directory, to, follow, engine=engine)
 
 
 def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
@@ -212,7 +213,8 @@ def import_weights(
     spec. Prints the spec fields to set. Needs the worker extra.
     """
     refuse_secret(source)
-    worker_python()
+    engine = ENGINES[DEFAULT_ENGINE]
+    worker_python(engine)
     if "://" in source:
         raise UsageError(
             f"{source} is not a local directory. "
@@ -223,7 +225,9 @@ def import_weights(
         on_interrupt(f"The source is unchanged. {to} is incomplete: delete it, then rerun."),
         shown(source, there, quiet=as_json) as tell,
     ):
-        told = import_by_worker(Path(source), to.absolute(), lambda _, done, total: tell(0, done))
+        told = import_by_worker(
+            Path(source), to.absolute(), lambda _, done, total: tell(0, done), engine=engine
+        )
     if as_json:
         say_json(told)
         return

@@ -18,7 +18,7 @@ from pathlib import Path
 import typer
 
 from seatrial.cli.options import Json, examples
-from seatrial.engine_process.process import WORKER_PYTHON, worker_python
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
 from seatrial.reports.tables import name, say_table, text
@@ -37,6 +37,9 @@ NEEDED_FOR = {
     "wandb": "sending metrics to Weights & Biases",
 }
 """The commands that need each extra."""
+DEFAULT = ENGINES[DEFAULT_ENGINE]
+WORKER_PYTHON = DEFAULT.installation.variable
+"""Names the Python with the worker extra, if it is not the one that runs the command."""
 SECOND = next(engine for name, engine in ENGINES.items() if name != DEFAULT_ENGINE)
 FOR_SECOND_ENGINE = f"the same, for specs that use {SECOND.title}"
 """The purpose of its environment, in the row below the worker's."""
@@ -180,7 +183,7 @@ def _worker_packages(here: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
     """Return the packages of the worker's environment, and its Python if it is a separate one."""
     if not os.environ.get(WORKER_PYTHON):
         return here, ""
-    python = worker_python()
+    python = worker_python(DEFAULT)
     answer = subprocess.run(  # noqa: S603  (our own argv, no shell)
         [python, "-c", _LIST_VERSIONS],
         capture_output=True,

@@ -25,13 +25,7 @@ from seatrial.errors import MissingExtraError
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.processes import MARK, end_marked, new_mark
 from seatrial.rendering.environment import ON_ONE_HOST, process_environment
-from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.state_files import open_append
-
-DEFAULT = ENGINES[DEFAULT_ENGINE]
-"""The default engine."""
-WORKER_PYTHON = DEFAULT.installation.variable
-"""Names the Python with the worker extra, if it is not the one that runs the command."""
 
 VERDICT_SECONDS = 300.0
 """Timeout for the engine's validation of arguments."""
@@ -42,7 +36,7 @@ Progress = Callable[[int], None]
 """Progress callback: the newest step."""
 
 
-def worker_python(engine: Engine = DEFAULT) -> str:
+def worker_python(engine: Engine) -> str:
     """Return the Python for the workers of an engine."""
     installation = engine.installation
     chosen = os.environ.get(installation.variable)
@@ -84,7 +78,7 @@ class Training:
     """Variables that the engine needs for the plan."""
     restarts: int = 0
     """How often torchrun may restart the processes."""
-    engine: str = DEFAULT_ENGINE
+    engine: str = field(kw_only=True)
     """The name of the engine."""
 
     @property
@@ -263,20 +257,21 @@ def ask_engine(
     stages: list[int],
     timeout: float,
     environment: dict[str, str] | None = None,
-    engine: Engine = DEFAULT,
+    *,
+    engine: Engine,
 ) -> Any:
     """Return the engine's verdict on arguments at a world size: the JSON that verdict.py prints."""
     words = ["--stages", ",".join(map(str, stages)), *engine.command_line(arguments)]
     settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
-    answer = _ask(engine.modules.verdict, words, timeout, settings, engine)
+    answer = _ask(engine, engine.modules.verdict, words, timeout, settings)
     return answer if isinstance(answer, dict) else {"accepted": False, "reason": answer}
 
 
 def differing_tensors(
-    one: Path, other: Path, timeout: float = 120.0, engine: Engine = DEFAULT
+    one: Path, other: Path, timeout: float = 120.0, *, engine: Engine
 ) -> tuple[int, list[str]]:
     """Return the number of tensors of a checkpoint, and those that differ in another one."""
-    answer = _ask(engine.modules.compare, [str(one), str(other)], timeout, engine=engine)
+    answer = _ask(engine, engine.modules.compare, [str(one), str(other)], timeout)
     if not isinstance(answer, dict):
         return 0, [f"the comparison failed: {answer}"]
     return answer["tensors"], answer["differing"]
@@ -288,7 +283,8 @@ def build_index_cache(
     found_at: str,
     world_size: int,
     timeout: float = 3600.0,
-    engine: Engine = DEFAULT,
+    *,
+    engine: Engine,
 ) -> dict[str, Any]:
     """Let the engine build its index of samples before the training.
 
@@ -296,24 +292,22 @@ def build_index_cache(
     """
     words = ["--seen-at", seen_at, "--found-at", found_at, *engine.command_line(arguments)]
     settings = {"WORLD_SIZE": str(world_size), "RANK": "0"}
-    answer = _ask(engine.modules.index_cache, words, timeout, settings, engine)
+    answer = _ask(engine, engine.modules.index_cache, words, timeout, settings)
     return answer if isinstance(answer, dict) else {"error": answer}
 
 
-def tokenizer_trouble(
-    name: str, revision: str, timeout: float = 60.0, engine: Engine = DEFAULT
-) -> str:
+def tokenizer_trouble(name: str, revision: str, timeout: float = 60.0, *, engine: Engine) -> str:
     """Return why the worker cannot load a tokenizer; empty if it can."""
-    answer = _ask("seatrial.worker.tokenizer", [name, revision], timeout, engine=engine)
+    answer = _ask(engine, "seatrial.worker.tokenizer", [name, revision], timeout)
     return str(answer["trouble"]) if isinstance(answer, dict) else answer
 
 
 def _ask(
+    engine: Engine,
     module: str,
     words: list[str],
     timeout: float,
     environment: dict[str, str] | None = None,
-    engine: Engine = DEFAULT,
 ) -> dict[str, Any] | str:
     """Return the JSON that a worker module prints last, or the reason why there is none."""
     settings = os.environ | {

@@ -17,7 +17,7 @@ from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.checkpoints.verification import verify
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.engine_process.package_path import python_path
-from seatrial.engine_process.process import DEFAULT, worker_python
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.engine import Arguments, Engine
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, SeatrialError
@@ -83,7 +83,8 @@ def export_weights(
     directory: str,
     target: Path,
     tell: Tell | None = None,
-    engine: Engine = DEFAULT,
+    *,
+    engine: Engine,
 ) -> dict[str, Any]:
     """Export a checkpoint's weights for Hugging Face; return the export's record.
 
@@ -94,12 +95,14 @@ def export_weights(
         tell: Progress callback.
         engine: The engine that saved it, whose environment reads it.
     """
-    return _run("seatrial.worker.weights.export", [source, directory, str(target)], tell, engine)
+    return _run(engine, "seatrial.worker.weights.export", [source, directory, str(target)], tell)
 
 
-def import_weights(source: Path, target: Path, tell: Tell | None = None) -> dict[str, Any]:
+def import_weights(
+    source: Path, target: Path, tell: Tell | None = None, *, engine: Engine
+) -> dict[str, Any]:
     """Write Hugging Face weights as a checkpoint of step 0; return its description."""
-    return _run(DEFAULT.modules.import_weights, [str(source), str(target)], tell)
+    return _run(engine, engine.modules.import_weights, [str(source), str(target)], tell)
 
 
 def compare_logits(
@@ -107,7 +110,8 @@ def compare_logits(
     weights: Path,
     arguments: Arguments,
     seed: int = 1,
-    engine: Engine = DEFAULT,
+    *,
+    engine: Engine,
 ) -> Logits:
     """Compare the engine's logits of a checkpoint with those of weights in transformers.
 
@@ -127,8 +131,8 @@ def compare_logits(
         file = str(Path(scratch) / "logits.pt")
         words = engine.command_line(engine.one_rank_arguments(arguments))
         told = [str(checkpoint), file, str(seed), *words]
-        _run(engine.modules.logits, told, engine=engine)
-        said = _run("seatrial.worker.weights.compare_logits", [str(weights), file], engine=engine)
+        _run(engine, engine.modules.logits, told)
+        said = _run(engine, "seatrial.worker.weights.compare_logits", [str(weights), file])
     if said["largest"] is None:
         return Logits(math.inf, 0, 0, 0)
     return Logits(**{field.name: said[field.name] for field in fields(Logits)})
@@ -179,9 +183,7 @@ def why_not_exported(engine: Engine, arguments: Arguments) -> str:
     return ""
 
 
-def _run(
-    module: str, words: list[str], tell: Tell | None = None, engine: Engine = DEFAULT
-) -> dict[str, Any]:
+def _run(engine: Engine, module: str, words: list[str], tell: Tell | None = None) -> dict[str, Any]:
     """Return the result of a worker program. Raises its findings, or its last output."""
     settings = os.environ | {"PYTHONPATH": python_path(), "PYTHONWARNINGS": "ignore"}
     command = [worker_python(engine), "-m", module, *words]

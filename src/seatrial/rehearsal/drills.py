@@ -82,7 +82,7 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
         stages,
         VERDICT_SECONDS,
         twin_of.environment,
-        twin_of.engine,
+        engine=twin_of.engine,
     )
     if answer["accepted"] is None:
         said = f"cannot be verified on a CPU: {answer['reason']}"
@@ -256,7 +256,7 @@ class Rehearsal:
             done = export_weights(str(source), last, target, engine=self.engine)
             self.announce(DrillName.EXPORT, "compared", STEPS)
             arguments = self._arguments()
-            logits = compare_logits(source / last, target, arguments, self.seed, self.engine)
+            logits = compare_logits(source / last, target, arguments, self.seed, engine=self.engine)
         except SeatrialError as error:
             said = str(error).partition("\n")[0]
             return self._result(DrillName.EXPORT, False, said, time.monotonic() - began)

@@ -21,6 +21,7 @@ from seatrial.monitoring.event_log import EventKind, read_events
 from seatrial.runs.history.files import EVENT_LOG
 from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import Overrides, PathOrText, override_texts, plan
+from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.location import Location, place_at
 
 ELSEWHERE = "If they are on the run's volume in a cluster, pass the spec and --on kubernetes."
@@ -150,4 +151,4 @@ def import_weights(source: PathOrText, to: PathOrText) -> dict[str, Any]:
         source: A directory with config.json and safetensors weights.
         to: The output directory. It must be empty or missing.
     """
-    return import_by_worker(Path(source), Path(to).absolute())
+    return import_by_worker(Path(source), Path(to).absolute(), engine=ENGINES[DEFAULT_ENGINE])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.dataprep.drivers.driver import THREADS, usable_cores
-from seatrial.engine_process.process import WORKER_PYTHON, worker_python
 from seatrial.engine_process.process import build_index_cache as build_engine_cache
+from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.findings import Finding
@@ -174,12 +174,13 @@ def build_index_cache(
     if _is_whole(built):
         return f"already in {cache}"
     try:
-        worker_python()
+        worker_python(engine)
     except MissingExtraError:
-        missing = f"{engine.title} was not found (run seatrial doctor, or set {WORKER_PYTHON})"
+        variable = engine.installation.variable
+        missing = f"{engine.title} was not found (run seatrial doctor, or set {variable})"
         return f"not built: {missing}; training builds it at its first start"
     ranks = resolved.layout.world_size
-    answer = build_engine_cache(arguments, resolved.data_location, place, ranks)
+    answer = build_engine_cache(arguments, resolved.data_location, place, ranks, engine=engine)
     if "error" in answer:
         return f"not built: {answer['error']}"
     cache.mkdir(exist_ok=True)

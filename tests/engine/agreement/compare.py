@@ -26,6 +26,7 @@ from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
+from tests.conftest import MEGATRON
 from tests.engine.agreement.asking import Question, static_errors
 from tests.engine.agreement.drawing import drawn
 from tests.engine.agreement.reasons import REASONS
@@ -64,7 +65,7 @@ class Engine:
     def __init__(self) -> None:
         path = os.pathsep.join((python_path(), str(ROOT)))
         self.process = subprocess.Popen(
-            [worker_python(), "-m", ENGINE_SIDE],
+            [worker_python(MEGATRON), "-m", ENGINE_SIDE],
             env=os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

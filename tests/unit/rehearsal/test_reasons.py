@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine_process.process import WORKER_PYTHON, Training, train
+from seatrial.engine_process.process import Training, train
+from tests.conftest import MEGATRON
 
 PEERS = """\
 [rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234
@@ -105,8 +106,8 @@ def test_the_reason_of_a_failure_is_told(
     worker = tmp_path / "worker"  # in place of torchrun
     worker.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}END\nexit 1\n")
     worker.chmod(0o755)
-    monkeypatch.setenv(WORKER_PYTHON, str(worker))
-    training = Training("any", {}, 2, tmp_path)
+    monkeypatch.setenv(MEGATRON.installation.variable, str(worker))
+    training = Training("any", {}, 2, tmp_path, engine="megatron")
     training.log.write_text("old")
     outcome = train(training, 60)
     assert (outcome.code, outcome.tail) == (1, said)

@@ -10,7 +10,6 @@ import pytest
 
 from seatrial.checkpoints.exchange.export_plan import EXPORT_RECORD
 from seatrial.codes.exchange import ExchangeCode
-from seatrial.engine_process.process import DEFAULT
 from seatrial.engine_process.weights import (
     Logits,
     WeightsError,
@@ -25,7 +24,7 @@ from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from tests.conftest import resolved
+from tests.conftest import MEGATRON, resolved
 from tests.unit.checkpoints.made import make_checkpoint
 
 FOUNDRY = ENGINES["llm-foundry"]
@@ -49,7 +48,9 @@ def test_progress_and_result(worker: Path, tmp_path: Path) -> None:
     ]
     worker.write_text("a warning of torch\n" + "\n".join(map(json.dumps, told)))
     seen: list[tuple[str, int, int]] = []
-    done = export_weights("saved", "iter_1", Path("out"), lambda *words: seen.append(words))
+    done = export_weights(
+        "saved", "iter_1", Path("out"), lambda *words: seen.append(words), engine=MEGATRON
+    )
     assert done == {"class": "LlamaForCausalLM"}
     assert seen == [("verifying", 5, 9), ("writing", 3, 4)]
     words = (tmp_path / "words").read_text().split()
@@ -105,7 +106,7 @@ def test_findings_come_through_whole(worker: Path) -> None:
     )
     worker.write_text(json.dumps({"findings": [finding.to_dict()]}))
     with pytest.raises(FindingsError) as refused:
-        import_weights(Path("hub"), Path("out"))
+        import_weights(Path("hub"), Path("out"), engine=MEGATRON)
     assert refused.value.findings == (finding,)
 
 
@@ -120,14 +121,14 @@ def test_findings_come_through_whole(worker: Path) -> None:
 def test_a_worker_without_an_answer(worker: Path, lines: str, said: str) -> None:
     worker.write_text(lines)
     with pytest.raises(WeightsError, match=" failed: ") as failed:
-        import_weights(Path("hub"), Path("out"))
+        import_weights(Path("hub"), Path("out"), engine=MEGATRON)
     assert said in str(failed.value)
 
 
 def test_a_killed_worker_wanted_memory(worker: Path, tmp_path: Path) -> None:
     (tmp_path / "worker").write_text("#!/bin/sh\necho loading\nkill -9 $$\n")
     with pytest.raises(WeightsError, match="too little memory"):
-        import_weights(Path("hub"), Path("out"))
+        import_weights(Path("hub"), Path("out"), engine=MEGATRON)
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_the_bar_is_1e_4_and_grows_with_logits_that_are_large() -> None:
 
 def test_arguments_of_a_large_layout_become_those_of_one_rank() -> None:
     given = {"tensor-model-parallel-size": 8, "bf16": True, "micro-batch-size": 2, "swiglu": True}
-    made = DEFAULT.one_rank_arguments({**given, "global-batch-size": 512})
+    made = MEGATRON.one_rank_arguments({**given, "global-batch-size": 512})
     assert made["tensor-model-parallel-size"] == 1
     assert made["bf16"] is None
     assert (made["global-batch-size"], made["swiglu"]) == (2, True)

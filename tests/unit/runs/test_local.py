@@ -24,7 +24,6 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.by_engine import setup_of
-from seatrial.engine_process.process import WORKER_PYTHON
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.logs.reading import LONGEST_LINE
 from seatrial.monitoring.processes import state
@@ -39,7 +38,7 @@ from seatrial.runs.status.wait import wait
 from seatrial.runs.stop import forget_here, stop_here
 from seatrial.sdk.runs import find_run
 from seatrial.secrets.redaction import HELD, REDACTED, redact
-from tests.conftest import resolved
+from tests.conftest import MEGATRON, resolved
 from tests.unit.checkpoints.made import make_checkpoint
 
 TORCHRUN = """\
@@ -61,7 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program = tmp_path / "python"
     program.write_text(TORCHRUN)
     program.chmod(0o755)
-    monkeypatch.setenv(WORKER_PYTHON, str(program))
+    monkeypatch.setenv(MEGATRON.installation.variable, str(program))
     monkeypatch.setenv("HOME_OF_TEST", str(tmp_path))
     yield tmp_path
     # Whatever a test that failed has left running.

@@ -110,7 +110,7 @@ def asked(situation: Situation) -> tuple[Checked, ...]:
         sorted({0, last}),
         VERDICT_SECONDS,
         engine.environment(plan) | _read_by_engine(situation),
-        engine,
+        engine=engine,
     )
     if answer["accepted"] is None:
         return (unjudged(situation, str(answer["reason"])),)

@@ -17,13 +17,13 @@ from seatrial.checkpoints.exchange.shapes import (
     stacked_shape,
 )
 from seatrial.checkpoints.exchange.weight_map import TensorPart
-from seatrial.engine_process.process import DEFAULT
 from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.megatron.hub_model import arguments_of_model, model_of_arguments
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
 from seatrial.planning.parameters import total_parameters
 from seatrial.spec.model import Architecture
+from tests.conftest import MEGATRON
 from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
 
 LAYER_OF = {
@@ -145,7 +145,7 @@ def arguments(model: Architecture) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "model"), architectures().items(), ids=list(architectures()))
 def test_models_of_the_catalog(name: str, model: Architecture) -> None:
     """An export holds exactly the parameters that the plan counts, without padding."""
-    why = why_not_exported(DEFAULT, {k.replace("_", "-"): v for k, v in arguments(model).items()})
+    why = why_not_exported(MEGATRON, {k.replace("_", "-"): v for k, v in arguments(model).items()})
     if name.startswith("qwen3"):
         assert "normalised queries and keys" in why
         return
