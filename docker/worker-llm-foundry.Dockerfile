@@ -31,7 +31,7 @@ FROM ${BASE} AS worker-llm-foundry
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 WORKDIR /opt/seatrial/lock
 # torch and NVIDIA's libraries stay those of the base, for which its flash attention was compiled.
-COPY scripts/build_image_packages.py src/seatrial/engines/locks/llm-foundry.txt ./
+COPY scripts/build_image_packages.py src/seatrial/engines/llm_foundry/llm-foundry.txt ./
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
     python3 build_image_packages.py llm-foundry.txt --without torch triton 'nvidia-*' > gpu.txt \
     && python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \

@@ -31,7 +31,7 @@ compile --extra worker --extra wandb --constraint requirements/core.txt --output
 # It is installed by the command itself, so that the lock is part of the package; requirements/ has
 # a link to it.
 compile --group llm-foundry --constraint requirements/core.txt \
-    --output-file src/seatrial/engines/locks/llm-foundry.txt "$@"
+    --output-file src/seatrial/engines/llm_foundry/llm-foundry.txt "$@"
 
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2

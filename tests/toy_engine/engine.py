@@ -20,6 +20,7 @@ from seatrial.engines.engine import (
     Trial,
     WorkerModules,
 )
+from seatrial.monitoring.engine_signals import EngineSignals
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
@@ -105,6 +106,7 @@ class ToyEngine(Engine):
     checkpoint_naming = CheckpointNaming("toy-{step}", tracker="newest-toy", other_files=("toy.*",))
     checkpoint_class = "tests.toy_engine.engine:ToyCheckpoints"
     log_class = "tests.toy_engine.engine:ToyLog"
+    signals = EngineSignals("whole", "load", rejection_exits={7: "because it is odd"})
     modelled: Mapping[str, str] = {}
 
     def limits(self, spec: RunSpec) -> EngineLimits:

@@ -13,9 +13,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from hashlib import sha256
+from inspect import getfile
 from pathlib import Path
 
-from seatrial.engine_process.package_path import PACKAGE
 from seatrial.engines.engine import Engine
 from seatrial.errors import UsageError
 from seatrial.storage.state_files import write_whole
@@ -40,8 +40,8 @@ Say = Callable[[str], None]
 
 
 def lock_file(engine: Engine) -> Path:
-    """Return the lock file of an engine."""
-    place = PACKAGE / "engines" / "locks" / engine.installation.lock
+    """Return the lock file in an engine's folder."""
+    place = Path(getfile(type(engine))).with_name(engine.installation.lock)
     if not place.is_file():
         raise UsageError(f"{engine.title} has no lock file to install an environment from.")
     return place

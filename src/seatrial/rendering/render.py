@@ -104,6 +104,8 @@ def job_manifests(scene: Scene) -> list[Manifest]:
         return [training_runtime(scene, api), train_job(scene, api)]
     if operator is Operator.HYPERPOD:
         return [hyperpod_job(scene)]
+    if operator is not Operator.PYTORCHJOB:
+        raise ValueError(f"{operator} has no job: `plan_findings` must reject it.")
     meets = scene.plan.spec.cluster.preflight or scene.plan.machines.nodes > 1
     meeting = [network.meeting_service(scene)] if meets else []
     return [*meeting, pytorch_job(scene)]

@@ -34,7 +34,9 @@ from seatrial.reports.run_page.sections import plan_section
 from seatrial.runs.history.files import file_history
 from seatrial.runs.history.history import planned
 from seatrial.runs.ledger.ledger import AttemptOutcome
+from seatrial.sdk.plan import load_plan
 from tests.unit.monitoring.made_up_run import NOON, started, steps, whole_run
+from tests.unit.planning.search.asked import OPEN
 
 SPEC = """\
 apiVersion: seatrial.dev/v1alpha1
@@ -286,3 +288,13 @@ def test_a_spec_that_no_longer_resolves_does_not_hide_its_run(tmp_path: Path) ->
     spec = tmp_path / "run.yaml"
     spec.write_text(SPEC.replace("gpt3-7.5b", "no-such-model"))
     assert planned(spec, tmp_path, Catalog()) is None
+
+
+def test_a_spec_with_open_fields_has_a_plan_only_if_one_is_stored(tmp_path: Path) -> None:
+    spec = tmp_path / "run.yaml"
+    spec.write_text(OPEN)
+    assert planned(spec, tmp_path, Catalog()) is None
+    wanted = load_plan(spec, (), Catalog(), keep=True)[1]
+    known = planned(spec, tmp_path, Catalog())
+    assert known is not None
+    assert known.plan.digest == wanted.digest

@@ -28,7 +28,10 @@ from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.registry import ENGINES, option_findings, plan_findings
 from seatrial.errors import FindingsError
 from seatrial.findings import has_errors
+from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
+from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.logs.reading import read_log
+from seatrial.monitoring.metrics import Metrics
 from seatrial.planning.layout import Layout
 from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
@@ -172,6 +175,16 @@ def test_a_checkpoint_of_no_registered_engine_is_refused_with_a_fix(
     assert finding.code == CheckpointCode.RECORD
     assert said in finding.rule
     assert "heckpoint" in finding.fix
+
+
+def test_the_monitor_looks_for_the_signals_of_the_engine(toy_engine: None) -> None:
+    (notice,) = AnomalyMonitor().observe(Event(EventKind.EXIT, 4, 0.0, {"code": 7}))
+    assert "rejected the result of step 5 because it is odd" in notice.finding.rule
+    metrics = Metrics()
+    metrics.take(Event(EventKind.STEP, 1, 0.0, {"loss": 1.0, "seconds": 4.0}))
+    timers = {"whole": [3.0], "load": [1.0, 2.0]}
+    metrics.take(Event(EventKind.TIMERS, 1, 0.0, {"timers": timers}))
+    assert metrics.snapshot().data_share == 0.5
 
 
 def test_the_engine_says_what_can_load_its_checkpoints(

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of the operators: fields where each operator has them, and torchrun told everything."""
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.checkpoints.stopping import StopCode
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import spec_digest
+from seatrial.rendering.render import job_manifests
 from seatrial.spec.cluster import Operator
 from tests.conftest import resolved
-from tests.unit.rendering.scenes import FIRST, environment, job, manifests, pod_templates
+from tests.unit.rendering.scenes import FIRST, environment, job, manifests, pod_templates, scene
 
 TRAINJOB = "cluster.operator=trainjob"
 HYPERPOD = (
@@ -289,3 +292,11 @@ def test_a_second_submission_bears_the_same_name() -> None:
 def test_a_priority_class_reaches_the_pods() -> None:
     for template in pod_templates(job("cluster.priority_class=urgent")):
         assert template["spec"]["priorityClassName"] == "urgent"
+
+
+def test_an_operator_without_a_job_is_not_rendered_as_another() -> None:
+    made = scene()
+    machines = replace(made.plan.machines, operator=Operator.TORCHRUN)
+    local = replace(made, plan=replace(made.plan, machines=machines))
+    with pytest.raises(ValueError, match="torchrun has no job"):
+        job_manifests(local)

@@ -19,6 +19,7 @@ from seatrial.errors import SeatrialError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.prediction import Forecast
 from seatrial.monitoring.utilisation import basis_of
+from seatrial.planning.choices import LAYOUT_FIELDS
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
@@ -281,10 +282,12 @@ def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
     try:
         basis = resolve_basis(load(spec_file, ()), catalog)
         found = find(basis, beside / spec_file.name)
-        # Use only stored choices: a search would be too slow here.
-        run = found.run or plan_run(basis, calibration=found.calibration, kept={})
+        if found.run is None and any(field in LAYOUT_FIELDS for field in basis.open_fields):
+            # Use only stored choices: a search would be too slow here.
+            return None
+        run = found.run or plan_run(basis, calibration=found.calibration)
         plan, chosen, error = run.plan, run.chosen, run.time_error
-    except (SeatrialError, OSError, ValueError, TypeError, KeyError):
+    except (SeatrialError, OSError):
         return None
     if chosen is None or error is None:
         return Planned(plan, None)
