@@ -50,7 +50,7 @@ def test_a_third_engine_is_rehearsed(toy_engine: None, catalog: Catalog, tmp_pat
 def _look_at(place: LocalPlace) -> None:
     """List, verify, and notice damage, as `seatrial checkpoints` does."""
     there = list(checkpoints(place))
-    assert sorted(one.step for one in there) == [10, 20]
+    assert sorted(one.directory for one in there) == ["toy-10", "toy-20"]
     assert all(one.record is not None and verify(place, one.directory) == [] for one in there)
     assert {one.record.setup.checkpoint_format for one in there if one.record} == {"toy"}
     shard = next(Path(place.address, there[0].directory).glob("*.distcp"))
