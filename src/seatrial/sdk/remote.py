@@ -93,9 +93,9 @@ class PodAnswer:
         try:
             return read(self.data)
         except (DamagedError, LookupError, TypeError) as error:
+            why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
             raise PodCommandError(
-                f"the command in the pod answered in an unexpected format: {error}. "
-                f"{self._advice()}"
+                f"the command in the pod answered in an unexpected format: {why}. {self._advice()}"
             ) from None
 
     def _advice(self) -> str:
@@ -177,7 +177,8 @@ class _PodOutput:
                 text = "\n".join(self._lines[start:])
                 with suppress(ValueError, RecursionError):
                     data, end = json.JSONDecoder().raw_decode(text)
-                    if isinstance(data, dict | list):
+                    # Lines such as "[1] Killed" only start like JSON.
+                    if text[end : end + 1] in ("", "\n"):
                         for other in (*self._lines[:start], *text[end:].splitlines()):
                             if other.strip():
                                 self._tell(other)

@@ -132,7 +132,11 @@ def test_a_pod_answers_in_json_and_the_text_is_the_same_as_here(
     words: list[str],
     inside: list[str],
     following: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("seatrial.cli.checkpoints_text.since", lambda _: "1 h ago")
+    # The first verification changes what the next ones say.
+    here("checkpoints", command, saved, *words)
     data = json.loads(here("checkpoints", command, saved, *words, "--json"))
     pods.answer(data, "step 20 50%, 3 MB/s")
     text = here("checkpoints", command, saved, *words)
@@ -197,7 +201,7 @@ def test_an_error_in_a_pod_is_raised_with_its_exit_code(pods: Pods, spec_file: P
 
 def test_an_answer_of_an_older_image_is_explained(pods: Pods, spec_file: Path) -> None:
     pods.answer({"20": []})
-    with pytest.raises(SeatrialError, match=r"unexpected format: 'checkpoints'.* older Seatrial"):
+    with pytest.raises(SeatrialError, match=r"checkpoints is missing\..* older Seatrial"):
         ran("checkpoints", "verify", spec_file, "--on", "kubernetes")
     pods.printed = ["Traceback ...", "[1] Killed"]
     pods.code = 137
