@@ -17,9 +17,11 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.reports.terminal import NO_NEXT
 from seatrial.runs.launch import connect
 from seatrial.runs.namespace import Site
+from seatrial.sdk.data import prepare_data
 from tests.unit.checkpoints.made import make_checkpoint, write_files
 from tests.unit.cli.test_runs import ran
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
+from tests.unit.dataprep.little_corpus import write_corpus
 
 EXPORT = {
     "step": 20,
@@ -172,6 +174,41 @@ def test_an_export_in_a_pod_says_what_was_written(pods: Pods, spec_file: Path) -
         "tokenizer   none: the run used mock data",
         f"next  seatrial report {spec_file}",
     ]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    write_corpus(directory)
+    return Path(prepare_data(directory / "run.yaml", workers=1).address)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "inside", "following"),
+    [
+        ("verify", [], [], "seatrial data inspect {file} --on kubernetes"),
+        ("inspect", [], [], "seatrial data inspect {file} --document 0 --on kubernetes"),
+        ("inspect", ["--document", "3"], ["--document=3"], ""),
+        ("inspect", ["--bytes", "0:34", "--file", "s1-00000"], ["--file=s1-00000"], ""),
+    ],
+)
+def test_data_in_a_pod_is_shown_as_here(
+    pods: Pods,
+    prepared: Path,
+    spec_file: Path,
+    command: str,
+    words: list[str],
+    inside: list[str],
+    following: str,
+) -> None:
+    pods.answer(json.loads(here("data", command, prepared, *words, "--json")))
+    lines = called("data", command, spec_file, *words).stdout.splitlines()
+    assert in_pod(pods)[:3] == ["data", command, "/data/slim-7b/data"]
+    assert set(inside) <= set(in_pod(pods))
+    if following:
+        assert lines.pop() == f"next      {following.format(file=spec_file)}"
+    text = here("data", command, prepared, *words).splitlines()
+    assert lines == [line for line in text if not line.startswith("next  ")]
 
 
 def test_damage_in_a_pod_is_reported_as_here(pods: Pods, saved: Path, spec_file: Path) -> None:
