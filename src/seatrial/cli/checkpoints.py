@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.checkpoints.inventory import Checkpoint
-from seatrial.checkpoints.retention import RetentionDecision
+from seatrial.checkpoints.retention import Policy, RetentionDecision
 from seatrial.checkpoints.verdict import Resume
 from seatrial.cli.checkpoints_exchange import export, import_weights
 from seatrial.cli.checkpoints_text import (
@@ -260,24 +260,9 @@ def prune(
         keep_best=keep_best,
     )
     if on is RemotePlace.KUBERNETES:
-        asked = {
-            "--keep-last": policy.last,
-            "--keep-every-steps": policy.every_steps,
-            "--keep-best": policy.best,
-        }
-        answer = Volume(where, overrides, kubeconfig, context).ask(
-            lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
-            {**asked, "--yes": yes},
-            VolumeReading.NOTES,
-            as_json=as_json,
+        _prune_in_pod(
+            Volume(where, overrides, kubeconfig, context), policy, yes=yes, as_json=as_json
         )
-        decisions = answer.read(_decisions)
-        if not decisions:
-            _say_none(where, f"No checkpoints in {answer.plan.checkpoint_location}.")
-            return
-        say_decisions(decisions, certain=yes)
-        following = f"seatrial checkpoints list {where}{ON_KUBERNETES}"
-        say_pruned(decisions, done=yes, following=following)
         return
 
     def decided(decisions: Sequence[RetentionDecision]) -> None:
@@ -295,6 +280,28 @@ def prune(
         _say_none(where, f"No checkpoints in {address}. {ELSEWHERE}")
         return
     say_pruned(decisions, done=yes)
+
+
+def _prune_in_pod(volume: Volume, policy: Policy, *, yes: bool, as_json: bool) -> None:
+    """Prune the checkpoints on the run's volume, and print the decisions."""
+    asked = {
+        "--keep-last": policy.last,
+        "--keep-every-steps": policy.every_steps,
+        "--keep-best": policy.best,
+    }
+    answer = volume.ask(
+        lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
+        {**asked, "--yes": yes},
+        VolumeReading.NOTES,
+        as_json=as_json,
+    )
+    decisions = answer.read(_decisions)
+    if not decisions:
+        _say_none(volume.where, f"No checkpoints in {answer.plan.checkpoint_location}.")
+        return
+    say_decisions(decisions, certain=yes)
+    following = f"seatrial checkpoints list {volume.where}{ON_KUBERNETES}"
+    say_pruned(decisions, done=yes, following=following)
 
 
 def _decisions(data: Any) -> list[RetentionDecision]:

@@ -51,6 +51,7 @@ from seatrial.sdk.plan import load_spec
 from seatrial.storage.state_files import decode
 
 if TYPE_CHECKING:
+    from seatrial.dataprep.inspection import Inspection
     from seatrial.dataprep.prepare import PreparationOutcome
     from seatrial.dataprep.progress import Progress
 
@@ -306,19 +307,17 @@ def inspect(
         return
     inspection = inspect_data(where, overrides or (), file=file)
     if byte_range is not None:
-        explained = inspection.explain(*_range(byte_range))
-        if as_json:
-            say_json([asdict(piece) for piece in explained])
-        else:
-            say_pieces(explained)
-        return
-    if document is not None:
+        pieces = inspection.explain(*_range(byte_range))
+        say_json([asdict(piece) for piece in pieces]) if as_json else say_pieces(pieces)
+    elif document is not None:
         found = inspection.document(document)
-        if as_json:
-            say_json(asdict(found))
-        else:
-            _say_document(found)
-        return
+        say_json(asdict(found)) if as_json else _say_document(found)
+    else:
+        _inspect_all(where, inspection, as_json=as_json)
+
+
+def _inspect_all(where: str, inspection: "Inspection", *, as_json: bool) -> None:
+    """Print the content of a dataset and the start of its first document."""
     data = summary_of(inspection.record, inspection.address)
     preview = inspection.document(0).preview() if inspection.file.documents or not as_json else ""
     if as_json:

@@ -64,7 +64,7 @@ class Status:
         return self.state == JobState.SUCCEEDED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status as plain data. `place` tells where the run is."""
+        """Return the status as plain data. `place` contains where the run is."""
         return {name: value for name, value in asdict(self).items() if name != "is_here"}
 
 
