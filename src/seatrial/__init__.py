@@ -7,30 +7,46 @@
     load_spec(path, overrides)   the spec in a file
     validate(path, overrides)    spec, plan and notes; raises FindingsError with all errors
     plan(path, overrides)        the plan of a spec
+    plan_page(path, overrides)   the plan with its alternatives, budget and findings
+    sweep_plans(paths, what_if)  plans of several specs, or of several values of a field
     check(path, overrides, ...)  every rule applied to a run, as a Verdict
     rehearse(path, overrides)    train a small twin on this host's CPU, with drills
+    run_pipeline(path, ...)      every step of a run, from corpus to report, resumable
     prepare_data(path, ...)      raw text to verified Megatron data, resumable
+    prepare_data_on_cluster(...) the same in the run's cluster, with one pod per task
     estimate_data(path, ...)     tokens, disk, time and cost of that, from a sample
     verify_data(where)           the problems of prepared data
+    inspect_data(where)          documents and bytes of prepared data
     render(path, overrides)      the Kubernetes manifests of a run
+    render_diff(path, ...)       what applying them would change in the cluster
     launch(path, overrides)      submit a run, unless it is already there
     status(run, namespace)       the state of a run and the reasons for it
     logs(run, namespace, ...)    the output of its processes
     wait(run, namespace, ...)    wait for a run to finish
     stop(run), delete(run)       stop a run; delete it
     list_runs(namespace)         all runs of a namespace, and of this directory
+    forward(run, namespace)      a local port to a run's TensorBoard
+    history(run)                 the events of a run, live or from a log
     diagnose(run)                why a run stopped, hangs or is slow
     report(runs, output)         an HTML report of runs
     calibrate(path, measured)    fit the planner to measured steps
     list_checkpoints(where)      the checkpoints of a run
     verify_checkpoint(where)     the problems of a checkpoint
+    verify_checkpoints(where)    the same for all checkpoints of a run, resumable
+    prune_checkpoints(where)     delete the checkpoints that the retention policy does not keep
+    pin_checkpoint(where)        protect a checkpoint from pruning; unpin_checkpoint(where)
+    copy_checkpoint(where, to)   copy a checkpoint to another location and verify the copy
     resume_verdict(path, ...)    if a run can resume from a checkpoint
     export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
     import_weights(source)       Hugging Face weights as a checkpoint to start from
     export_mlflow(events, ...)   an event log as a run of MLflow
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that ship with Seatrial
+    upgrade_spec(path)           a spec in the current format
     json_schema()                the JSON Schema of a spec
+    list_engines()               the training engines; install_engine(name), engine_settings(path)
+    doctor()                     the extras and engines that are installed
+    explain(code)                the meaning of a finding's code
     Catalog(directories)         facts with their sources
 
 Errors that a user can fix are raised as SeatrialError. These names are the SDK; only they are
@@ -45,6 +61,7 @@ from seatrial.version import VERSION
 if TYPE_CHECKING:
     from seatrial.catalog.catalog import Catalog, Kind
     from seatrial.checks.check import Verdict
+    from seatrial.checks.explanations import explain
     from seatrial.errors import (
         FindingsError,
         NotInCatalogError,
@@ -62,13 +79,18 @@ if TYPE_CHECKING:
     from seatrial.runs.stop import Removal, Stopped
     from seatrial.sdk.check import check
     from seatrial.sdk.checkpoints import (
-        export_weights,
-        import_weights,
+        copy_checkpoint,
         list_checkpoints,
+        pin_checkpoint,
+        prune_checkpoints,
         resume_verdict,
+        unpin_checkpoint,
         verify_checkpoint,
+        verify_checkpoints,
     )
-    from seatrial.sdk.data import estimate_data, prepare_data, verify_data
+    from seatrial.sdk.data import estimate_data, inspect_data, prepare_data, verify_data
+    from seatrial.sdk.doctor import doctor
+    from seatrial.sdk.engines import engine_settings, install_engine, list_engines
     from seatrial.sdk.history import (
         Diagnosed,
         HistoryPlace,
@@ -76,11 +98,18 @@ if TYPE_CHECKING:
         calibrate,
         diagnose,
         export_mlflow,
+        history,
         report,
     )
-    from seatrial.sdk.plan import Validation, load_spec, plan, validate
+    from seatrial.sdk.pipeline import run_pipeline
+    from seatrial.sdk.plan import Validation, load_spec, plan, upgrade_spec, validate
+    from seatrial.sdk.plan_page import plan_page
     from seatrial.sdk.rehearse import RehearsalWatch, Rehearsed, rehearse
-    from seatrial.sdk.runs import Runs, delete, launch, list_runs, logs, render, status, stop, wait
+    from seatrial.sdk.remote import prepare_data_on_cluster
+    from seatrial.sdk.render import render, render_diff
+    from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
+    from seatrial.sdk.sweep import sweep_plans
+    from seatrial.sdk.weights import export_weights, import_weights
     from seatrial.spec.run import RunSpec
     from seatrial.spec.schema import json_schema
 
@@ -117,31 +146,50 @@ _HOMES = {
     "Wishes": "seatrial.recipes.starter",
     "calibrate": "seatrial.sdk.history",
     "check": "seatrial.sdk.check",
+    "copy_checkpoint": "seatrial.sdk.checkpoints",
     "delete": "seatrial.sdk.runs",
     "diagnose": "seatrial.sdk.history",
+    "doctor": "seatrial.sdk.doctor",
+    "engine_settings": "seatrial.sdk.engines",
     "estimate_data": "seatrial.sdk.data",
+    "explain": "seatrial.checks.explanations",
     "export_mlflow": "seatrial.sdk.history",
-    "export_weights": "seatrial.sdk.checkpoints",
-    "import_weights": "seatrial.sdk.checkpoints",
+    "export_weights": "seatrial.sdk.weights",
+    "forward": "seatrial.sdk.runs",
+    "history": "seatrial.sdk.history",
+    "import_weights": "seatrial.sdk.weights",
+    "inspect_data": "seatrial.sdk.data",
+    "install_engine": "seatrial.sdk.engines",
     "json_schema": "seatrial.spec.schema",
     "launch": "seatrial.sdk.runs",
     "list_checkpoints": "seatrial.sdk.checkpoints",
+    "list_engines": "seatrial.sdk.engines",
     "list_runs": "seatrial.sdk.runs",
     "load_spec": "seatrial.sdk.plan",
     "logs": "seatrial.sdk.runs",
+    "pin_checkpoint": "seatrial.sdk.checkpoints",
     "plan": "seatrial.sdk.plan",
+    "plan_page": "seatrial.sdk.plan_page",
     "prepare_data": "seatrial.sdk.data",
+    "prepare_data_on_cluster": "seatrial.sdk.remote",
+    "prune_checkpoints": "seatrial.sdk.checkpoints",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
     "rehearse": "seatrial.sdk.rehearse",
-    "render": "seatrial.sdk.runs",
+    "render": "seatrial.sdk.render",
+    "render_diff": "seatrial.sdk.render",
     "report": "seatrial.sdk.history",
     "resume_verdict": "seatrial.sdk.checkpoints",
+    "run_pipeline": "seatrial.sdk.pipeline",
     "starter": "seatrial.recipes.starter",
     "status": "seatrial.sdk.runs",
     "stop": "seatrial.sdk.runs",
+    "sweep_plans": "seatrial.sdk.sweep",
+    "unpin_checkpoint": "seatrial.sdk.checkpoints",
+    "upgrade_spec": "seatrial.sdk.plan",
     "validate": "seatrial.sdk.plan",
     "verify_checkpoint": "seatrial.sdk.checkpoints",
+    "verify_checkpoints": "seatrial.sdk.checkpoints",
     "verify_data": "seatrial.sdk.data",
     "wait": "seatrial.sdk.runs",
 }
@@ -178,31 +226,50 @@ __all__ = [
     "__version__",
     "calibrate",
     "check",
+    "copy_checkpoint",
     "delete",
     "diagnose",
+    "doctor",
+    "engine_settings",
     "estimate_data",
+    "explain",
     "export_mlflow",
     "export_weights",
+    "forward",
+    "history",
     "import_weights",
+    "inspect_data",
+    "install_engine",
     "json_schema",
     "launch",
     "list_checkpoints",
+    "list_engines",
     "list_runs",
     "load_spec",
     "logs",
+    "pin_checkpoint",
     "plan",
+    "plan_page",
     "prepare_data",
+    "prepare_data_on_cluster",
+    "prune_checkpoints",
     "recipe",
     "recipe_names",
     "rehearse",
     "render",
+    "render_diff",
     "report",
     "resume_verdict",
+    "run_pipeline",
     "starter",
     "status",
     "stop",
+    "sweep_plans",
+    "unpin_checkpoint",
+    "upgrade_spec",
     "validate",
     "verify_checkpoint",
+    "verify_checkpoints",
     "verify_data",
     "wait",
 ]

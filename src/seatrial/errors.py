@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 class SeatrialError(Exception):
     """The base class of errors that a user can fix. The message says how."""
 
-    exit_code = ExitCode.FINDINGS
+    exit_code: int = ExitCode.FINDINGS
 
     def __init__(self, *given: object) -> None:
         """Redact the message: callers may print it."""
@@ -76,6 +76,11 @@ class UsageError(SeatrialError):
 
 class NotInCatalogError(UsageError):
     """A name that is in neither the shipped nor the user's catalog."""
+
+    def __init__(self, rule: str, fix: str) -> None:
+        """Keep what is wrong and how to fix it apart. The message contains both."""
+        self.rule, self.fix = rule, fix
+        super().__init__(f"{rule} {fix}")
 
 
 class UnreadableError(SeatrialError):

@@ -96,7 +96,7 @@ class Catalog:
             hint = f"Did you mean {' or '.join(meant)}?"
         if having:
             hint = f"Machines with it: {', '.join(having)}."
-        raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog. {hint}")
+        raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog.", hint)
 
     def entry(self, kind: Kind, name: str) -> Entry:
         """Return the validated entry with this name or alias."""

@@ -31,6 +31,42 @@ class Resume(StrEnum):
     """The engine cannot load it into this run."""
 
 
+class Setting(StrEnum):
+    """A setting that a checkpoint and a run can differ in, besides the dimensions of the model."""
+
+    PADDED_VOCAB_SIZE = "padded vocab size"
+    CHECKPOINT_FORMAT = "checkpoint format"
+    OPTIMIZER = "optimizer"
+    OPTIMIZER_SHARDING = "optimizer sharding"
+    PRECISION = "precision"
+    LAYOUT = "layout"
+    GLOBAL_BATCH_SIZE = "global batch size"
+    TOKENIZER = "tokenizer"
+    # The fields of `SavedConstants`.
+    ROTARY_BASE = "rotary base"
+    ROTARY_PERCENT = "rotary percent"
+    ROTARY_SCALING = "rotary scaling"
+    NORM_EPSILON = "norm epsilon"
+    # The fields of `DataOrder`.
+    BLEND = "blend"
+    SIZES = "data"
+    SPLIT = "split"
+    SEED = "seed"
+    SEQUENCE_LENGTH = "sequence length"
+    TRAIN_SAMPLES = "train samples"
+    # The fields of `SavedSchedule`.
+    PEAK = "learning rate"
+    MINIMUM = "minimum learning rate"
+    STYLE = "decay style"
+    WARMUP_SAMPLES = "warm-up"
+    DECAY_SAMPLES = "decay"
+
+    @classmethod
+    def of_field(cls, name: str) -> "Setting":
+        """Return the setting of a field of `SavedConstants`, `DataOrder` or `SavedSchedule`."""
+        return cls[name.upper()]
+
+
 @dataclass(frozen=True, slots=True)
 class ResumeReason:
     """One difference and its effect."""
@@ -38,6 +74,7 @@ class ResumeReason:
     outcome: Resume
     """The effect of this difference alone."""
     what: str
+    """A `Setting`, or the name of a dimension of the model."""
     saved: str
     wanted: str
     meaning: str
@@ -79,13 +116,13 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
         sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
         meaning = "the same samples are in other steps."
-        yield ResumeReason(Resume.DATA_CHANGES, "global batch size", *sizes, meaning)
+        yield ResumeReason(Resume.DATA_CHANGES, Setting.GLOBAL_BATCH_SIZE, *sizes, meaning)
     if saved.schedule is not None and wanted.schedule is not None:
         yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
         meaning = "the same token ids would mean other text."
         yield ResumeReason(
-            Resume.DATA_CHANGES, "tokenizer", saved.tokenizer, wanted.tokenizer, meaning
+            Resume.DATA_CHANGES, Setting.TOKENIZER, saved.tokenizer, wanted.tokenizer, meaning
         )
 
 
@@ -102,7 +139,9 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
             meaning = "the optimizer's buffers have another length."
             if format_of(saved).is_reshardable:
                 outcome, meaning = Resume.RESHARDED, "rows of padding are added or removed."
-        yield ResumeReason(outcome, field.name.replace("_", " "), str(one), str(other), meaning)
+        name = field.name.replace("_", " ")
+        what = Setting.PADDED_VOCAB_SIZE if field.name == _PADDING else name
+        yield ResumeReason(outcome, what, str(one), str(other), meaning)
 
 
 def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[ResumeReason]:
@@ -110,7 +149,7 @@ def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[Resume
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
             meaning = "it loads, but the weights were trained with the other value."
-            name = field.name.replace("_", " ")
+            name = Setting.of_field(field.name)
             yield ResumeReason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
 
 
@@ -119,21 +158,21 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     known, asked = format_of(saved), format_of(wanted)
     if one != other and not known.is_detected:
         meaning = "the engine reads only its configured format."
-        yield ResumeReason(Resume.IMPOSSIBLE, "checkpoint format", one, other, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, Setting.CHECKPOINT_FORMAT, one, other, meaning)
     if saved.optimizer != wanted.optimizer:
         meaning = "the optimizer state is different."
         yield ResumeReason(
-            Resume.IMPOSSIBLE, "optimizer", saved.optimizer, wanted.optimizer, meaning
+            Resume.IMPOSSIBLE, Setting.OPTIMIZER, saved.optimizer, wanted.optimizer, meaning
         )
     if saved.precision != wanted.precision:
         meaning = "the optimizer keeps other copies of the weights."
         yield ResumeReason(
-            Resume.IMPOSSIBLE, "precision", saved.precision, wanted.precision, meaning
+            Resume.IMPOSSIBLE, Setting.PRECISION, saved.precision, wanted.precision, meaning
         )
     one, other = saved.optimizer_sharding, wanted.optimizer_sharding
     if (one == "none") != (other == "none") or known.optimizer_names != asked.optimizer_names:
         meaning = "the optimizer state has other names."
-        yield ResumeReason(Resume.IMPOSSIBLE, "optimizer sharding", one, other, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, Setting.OPTIMIZER_SHARDING, one, other, meaning)
 
 
 def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
@@ -147,20 +186,20 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         meaning = (
             "the engine's old format has one file per rank, and loads only into the same ranks."
         )
-        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     elif model_cut and not known.is_reshardable:
         meaning = (
             f"the optimizer state was saved as {saved.optimizer_sharding}, which loads only "
             "into the same tp and pp."
         )
-        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     elif saved.model.experts and known.has_expert_optimizer != asked.has_expert_optimizer:
         meaning = "the experts have a separate optimizer in only one of the layouts."
-        yield ResumeReason(Resume.IMPOSSIBLE, "layout", *names, meaning)
+        yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     else:
         drawn = " Dropout masks change, because tp or pp changes." if model_cut else ""
         meaning = f"the state is resharded; losses agree up to rounding.{drawn}"
-        yield ResumeReason(Resume.RESHARDED, "layout", *names, meaning)
+        yield ResumeReason(Resume.RESHARDED, Setting.LAYOUT, *names, meaning)
 
 
 _DATA_MEANING = {
@@ -182,20 +221,13 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[ResumeReason]:
         if field.name == "blend" and any(word.startswith("@") for word in (*one, *other)):
             # The blend file cannot be read from here. The worker compares it again.
             continue
-        name = "data" if field.name == "sizes" else field.name.replace("_", " ")
+        name = Setting.of_field(field.name)
         yield ResumeReason(
             Resume.DATA_CHANGES, name, _shown(one), _shown(other), _DATA_MEANING[field.name]
         )
 
 
-_BY_FIELD = {
-    "peak": "learning rate",
-    "minimum": "minimum learning rate",
-    "style": "decay style",
-    "warmup_samples": "warm-up",
-    "decay_samples": "decay",
-}
-SCHEDULE_NAMES = frozenset(_BY_FIELD.values())
+OF_SCHEDULE = frozenset(Setting.of_field(field.name) for field in fields(SavedSchedule))
 """The settings that a reason about the learning rate can name."""
 
 
@@ -207,7 +239,8 @@ def _schedule(saved: SavedSchedule, wanted: SavedSchedule) -> Iterator[ResumeRea
             unit = " samples" if field.name.endswith("_samples") else ""
             meaning = "the engine compares it at load, and rejects a difference."
             shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
-            yield ResumeReason(Resume.IMPOSSIBLE, _BY_FIELD[field.name], *shown, meaning)
+            name = Setting.of_field(field.name)
+            yield ResumeReason(Resume.IMPOSSIBLE, name, *shown, meaning)
 
 
 def _figure(value: object) -> str:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.checks.check import NO_ANSWER
 from seatrial.checks.repairs.fix import MOST_ROUNDS, Fix
 from seatrial.checks.rule import RepairKind
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
@@ -31,7 +30,7 @@ from seatrial.reports.terminal import (
     say_text,
     seatrial_words,
 )
-from seatrial.sdk.check import ABSENT, Looked, Offer, Outcome, check_and_repair, text_of
+from seatrial.sdk.check import Looked, Offer, Outcome, check_and_repair, text_of
 from seatrial.sdk.data import missing_data_packages
 from seatrial.sdk.output_files import write_new
 from seatrial.spec.loader import byte_order_mark
@@ -150,7 +149,7 @@ def _say(outcome: Outcome, seconds: float, file: Path, overrides: Sequence[str])
             say(f"        background: seatrial explain {found.finding.code}")
     if verdict.checked:
         say()
-    unasked = any(why == NO_ANSWER or why.endswith(ABSENT) for why in verdict.not_run)
+    unasked = outcome.is_incomplete
     nothing = "No problems found so far" if unasked else "No problems found"
     summary = count_line(verdict.findings) or nothing
     # The duration is for the person who waited, not for a file or a page of the documentation.

@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial checkpoints`: list, verify, prune, pin, copy, export and import checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from seatrial.checkpoints.copying import copy as copy_checkpoint
-from seatrial.checkpoints.inventory import checkpoints, set_aside
-from seatrial.checkpoints.resumable_verification import pin as pin_checkpoint
-from seatrial.checkpoints.resumable_verification import unpin, verify_noting
-from seatrial.checkpoints.retention import Policy, decide, retire
+from seatrial.checkpoints.inventory import Checkpoint
+from seatrial.checkpoints.retention import Policy, RetentionDecision
 from seatrial.checkpoints.verdict import Resume
 from seatrial.cli.checkpoints_exchange import export, import_weights
 from seatrial.cli.checkpoints_text import (
-    as_data,
+    CheckpointList,
+    VerifiedLine,
+    is_quiet,
+    list_of,
     say_decisions,
     say_list,
     say_pruned,
@@ -36,8 +36,8 @@ from seatrial.cli.options import (
     Where,
     examples,
 )
-from seatrial.cli.remote import On, RemotePlace, Volume
-from seatrial.errors import ExitCode, UsageError
+from seatrial.cli.remote import ON_KUBERNETES, On, RemotePlace, Volume
+from seatrial.errors import ExitCode
 from seatrial.findings import Finding, has_errors
 from seatrial.rendering.reader_pod import VolumeReading
 from seatrial.reports.terminal import (
@@ -53,15 +53,19 @@ from seatrial.reports.terminal import (
 )
 from seatrial.sdk.checkpoints import (
     ELSEWHERE,
-    checkpoint_at,
+    ReportBytes,
+    copy_checkpoint,
+    inventory,
     is_spec,
+    pin_checkpoint,
     place_of,
+    prune_checkpoints,
     resume_verdict,
-    training_losses,
+    retention_policy,
+    unpin_checkpoint,
+    verify_checkpoints,
 )
-from seatrial.sdk.data import refuse_secret
-from seatrial.sdk.plan import plan
-from seatrial.storage.location import place_at
+from seatrial.storage.state_files import decode
 from seatrial.units import format_bytes
 
 app = typer.Typer(
@@ -91,22 +95,32 @@ def list_checkpoints(
     Reads only the records, so it is fast for any number of files.
     """
     if on is RemotePlace.KUBERNETES:
-        Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["checkpoints", "list", plan.checkpoint_location],
-            {"--json": as_json},
-            following=f"seatrial checkpoints verify {where} --on kubernetes",
+        answer = Volume(where, overrides, kubeconfig, context).ask(
+            lambda plan: ["checkpoints", "list", plan.checkpoint_location], as_json=as_json
         )
-    place = place_of(where, overrides or ())
-    there, aside = list(checkpoints(place)), list(set_aside(place))
-    losses = training_losses(place, (one.step for one in there))
+        there = answer.read(lambda data: decode(CheckpointList, data))
+        address = answer.plan.checkpoint_location
+        _say_list(where, there, f"No checkpoints in {address}.", ON_KUBERNETES)
+        return
+    found = inventory(where, overrides or ())
+    there = list_of(found)
     if as_json:
-        say_json({"checkpoints": [as_data(one, losses) for one in there], "set_aside": aside})
+        say_json(asdict(there))
         return
-    if not there:
-        say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
-        say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
-        return
-    say_list(where, there, aside, losses)
+    _say_list(where, there, f"No checkpoints in {found.address}. {ELSEWHERE}")
+
+
+def _say_list(where: str, found: CheckpointList, none: str, options: str = "") -> None:
+    """Print the checkpoints, or `none` if there are none."""
+    if found.checkpoints:
+        say_list(where, found, options)
+    else:
+        _say_none(where, none)
+
+
+def _say_none(where: str, text: str) -> None:
+    say_text(text)
+    say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
 
 
 @app.command(
@@ -139,38 +153,71 @@ def verify(
     checkpoint is damaged, or if none of the selected ones was committed.
     """
     if on is RemotePlace.KUBERNETES:
-        Volume(where, overrides, kubeconfig, context).run(
+        answer = Volume(where, overrides, kubeconfig, context).ask(
             lambda plan: ["checkpoints", "verify", plan.checkpoint_location],
-            {"--step": step, "--threads": threads, "--again": again, "--json": as_json},
+            {"--step": step, "--threads": threads, "--again": again},
             VolumeReading.NOTES,
-            following=f"seatrial checkpoints export {where} --to DIR --on kubernetes",
+            as_json=as_json,
         )
-    place = place_of(where, overrides or ())
-    wanted = [checkpoint_at(place, step)] if step is not None else list(checkpoints(place))
-    if not wanted:
-        raise UsageError(f"no checkpoints in {place.address}. {ELSEWHERE}")
-    answers = {}
-    for one in wanted:
-        whole = again or step is not None
-        passed_by = one.verified and not whole
-        if one.record is None:
-            answers[one.step] = list(one.findings)
-        else:
-            size = one.record.shards.size
-            afresh = again or (whole and one.verified)
-            with (
-                on_interrupt("Verified files are recorded: rerun the same command to continue."),
-                shown(f"step {one.step:,}", size, quiet=as_json or passed_by) as tell,
-            ):
-                found = verify_noting(place, one, threads=threads, again=afresh, tell=tell)
-            answers[one.step] = found
+        lines = answer.read(_verified_lines)
+        for line in lines:
+            say(line.text)
+        _conclude_verify(where, lines, ON_KUBERNETES)
+        return
+    kept = "Verified files are recorded: rerun the same command to continue."
+    lines = []
+    for found in verify_checkpoints(
+        where,
+        overrides or (),
+        step=step,
+        threads=threads,
+        again=again,
+        watch=_watch(kept, quiet=is_quiet(as_json=as_json)),
+    ):
+        lines.append(verified_line(found))
         if not as_json:
-            say(verified_line(one, answers[one.step], passed_by=passed_by))
-    every = [finding for findings in answers.values() for finding in findings]
-    data = {str(k): [f.to_dict() for f in v] for k, v in answers.items()}
-    _end(every, as_json, data, failed=all(one.record is None for one in wanted))
-    if not as_json:
-        say_following(f"seatrial checkpoints export {where} --to DIR")
+            say(lines[-1].text)
+    if as_json:
+        by_step = {str(line.step): [f.to_dict() for f in line.findings] for line in lines}
+        say_json(by_step | {"checkpoints": [asdict(line) for line in lines]})
+        if _failed(lines):
+            raise typer.Exit(ExitCode.FINDINGS)
+        return
+    _conclude_verify(where, lines)
+
+
+def _watch(kept: str, *, quiet: bool) -> Callable[[Checkpoint], Any]:
+    """Return a context that shows the progress of a checkpoint, and what Ctrl-C keeps."""
+
+    @contextmanager
+    def watch(one: Checkpoint) -> Iterator[ReportBytes]:
+        size = one.record.shards.size if one.record else 0
+        with on_interrupt(kept), shown(f"step {one.step:,}", size, quiet=quiet) as tell:
+            yield tell
+
+    return watch
+
+
+def _verified_lines(data: Any) -> list[VerifiedLine]:
+    """Read the answer of `verify --json`."""
+    return [decode(VerifiedLine, each) for each in data["checkpoints"]]
+
+
+def _failed(lines: Sequence[VerifiedLine]) -> bool:
+    """True if a checkpoint is damaged, or if none was committed."""
+    none = all(line.bytes is None for line in lines)
+    return none or any(has_errors(line.findings) for line in lines)
+
+
+def _conclude_verify(where: str, lines: Sequence[VerifiedLine], options: str = "") -> None:
+    """Print the findings and the next step."""
+    every = [finding for line in lines for finding in line.findings]
+    if every:
+        say_findings(every)
+        say_error(f"\n{count_line(every)}")
+    if _failed(lines):
+        raise typer.Exit(ExitCode.FINDINGS)
+    say_following(f"seatrial checkpoints export {where} --to DIR{options}")
 
 
 @app.command(
@@ -205,38 +252,61 @@ def prune(
     Always keeps the last two verified checkpoints and the pinned ones. Deletes nothing without
     --yes.
     """
-    policy = Policy()
-    if is_spec(where):
-        given = plan(Path(where), overrides or ()).spec.checkpoints
-        policy = Policy(given.keep_last, given.keep_every_steps)
-    policy = Policy(keep_last or policy.last, keep_every_steps or policy.every_steps, keep_best)
+    policy = retention_policy(
+        where,
+        overrides or (),
+        keep_last=keep_last,
+        keep_every_steps=keep_every_steps,
+        keep_best=keep_best,
+    )
     if on is RemotePlace.KUBERNETES:
-        asked = {
-            "--keep-last": policy.last,
-            "--keep-every-steps": policy.every_steps,
-            "--keep-best": policy.best,
-        }
-        Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
-            {**asked, "--yes": yes, "--json": as_json},
-            VolumeReading.NOTES,
-            following=f"seatrial checkpoints list {where} --on kubernetes",
+        _prune_in_pod(
+            Volume(where, overrides, kubeconfig, context), policy, yes=yes, as_json=as_json
         )
-    place = place_of(where, overrides or ())
-    decisions = decide(list(checkpoints(place)), set_aside(place), policy)
-    if not as_json and decisions:
-        say_decisions(decisions, certain=yes)
-    for one in decisions:
-        if yes and not one.kept:
-            retire(place, one)
+        return
+
+    def decided(decisions: Sequence[RetentionDecision]) -> None:
+        if not as_json and decisions:
+            say_decisions(decisions, certain=yes)
+
+    decisions = prune_checkpoints(
+        where, overrides or (), policy=policy, delete=yes, decided=decided
+    )
     if as_json:
         say_json({"done": yes, "decisions": [asdict(one) for one in decisions]})
         return
     if not decisions:
-        say_text(f"No checkpoints in {place.address}. {ELSEWHERE}")
-        say_following(f"seatrial status {where if is_spec(where) else 'RUN'}")
+        address = place_of(where, overrides or ()).address
+        _say_none(where, f"No checkpoints in {address}. {ELSEWHERE}")
         return
     say_pruned(decisions, done=yes)
+
+
+def _prune_in_pod(volume: Volume, policy: Policy, *, yes: bool, as_json: bool) -> None:
+    """Prune the checkpoints on the run's volume, and print the decisions."""
+    asked = {
+        "--keep-last": policy.last,
+        "--keep-every-steps": policy.every_steps,
+        "--keep-best": policy.best,
+    }
+    answer = volume.ask(
+        lambda plan: ["checkpoints", "prune", plan.checkpoint_location],
+        {**asked, "--yes": yes},
+        VolumeReading.NOTES,
+        as_json=as_json,
+    )
+    decisions = answer.read(_decisions)
+    if not decisions:
+        _say_none(volume.where, f"No checkpoints in {answer.plan.checkpoint_location}.")
+        return
+    say_decisions(decisions, certain=yes)
+    following = f"seatrial checkpoints list {volume.where}{ON_KUBERNETES}"
+    say_pruned(decisions, done=yes, following=following)
+
+
+def _decisions(data: Any) -> list[RetentionDecision]:
+    """Read the answer of `prune --json`."""
+    return [decode(RetentionDecision, each) for each in data["decisions"]]
 
 
 @app.command(
@@ -290,14 +360,10 @@ def pin(
     off: Annotated[bool, typer.Option("--off", help="Remove the pin.")] = False,
 ) -> None:
     """Pin a checkpoint, so that it is never pruned, or remove the pin."""
-    place = place_of(where, overrides or ())
-    one = checkpoint_at(place, step)
-    if one.record is None:
-        raise UsageError(f"step {one.step:,} was never committed. Pin another checkpoint.")
     if off:
-        unpin(place, one.directory)
+        one = unpin_checkpoint(where, overrides or (), step=step)
     else:
-        pin_checkpoint(place, one.directory, why)
+        one = pin_checkpoint(where, overrides or (), step=step, why=why)
     say(f"step {one.step:,} is {'no longer pinned' if off else 'pinned'}.")
     say(f"next  seatrial checkpoints list {where}")
 
@@ -320,15 +386,9 @@ def copy(
     Compares every file with its record. If it is interrupted, rerun it: files that are already
     copied are skipped.
     """
-    refuse_secret(to)
-    source, target = place_of(where, overrides or ()), place_at(to)
-    one = checkpoint_at(source, step)
-    size = one.record.shards.size if one.record else 0
-    with (
-        on_interrupt("Copied files are kept: rerun the same command to continue."),
-        shown(f"step {one.step:,}", size, quiet=as_json) as tell,
-    ):
-        record = copy_checkpoint(source, one.directory, target, tell)
+    kept = "Copied files are kept: rerun the same command to continue."
+    watch = _watch(kept, quiet=as_json)
+    record = copy_checkpoint(where, to, overrides or (), step=step, watch=watch)
     if as_json:
         say_json({"step": record.step, "bytes": record.shards.size, "to": to})
         return

@@ -2,36 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial checkpoints export` and `import`: convert weights to and from Hugging Face."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
-from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.inventory import Checkpoint
-from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.verdict import other_model
-from seatrial.cli.checkpoints_text import shown
+from seatrial.cli.checkpoints_text import is_quiet, shown
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, Step, Where
 from seatrial.cli.remote import On, RemotePlace, Volume
-from seatrial.engine_process.process import worker_python
-from seatrial.engine_process.weights import export_weights as export_by_worker
-from seatrial.engine_process.weights import import_weights as import_by_worker
-from seatrial.engine_process.weights import prove_export, refuse_other_logits
-from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError, UsageError
+from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rendering.reader_pod import VolumeReading
 from seatrial.rendering.spec_config import DIRECTORY, FILE
 from seatrial.reports.terminal import counted, say, say_error, say_following, say_json
-from seatrial.sdk.checkpoints import checkpoint_at, is_spec, place_of
+from seatrial.sdk import weights
+from seatrial.sdk.checkpoints import ReportBytes
 from seatrial.sdk.data import refuse_secret
-from seatrial.sdk.plan import plan
-from seatrial.spec.engine import DEFAULT_ENGINE
-from seatrial.storage.location import Location, place_at
 from seatrial.units import format_bytes
 
 Compare = Annotated[
@@ -66,95 +56,43 @@ def export(
     image has the engine, and DIR is a path on the run's volume.
     """
     if on is RemotePlace.KUBERNETES:
-        Volume(where, overrides, kubeconfig, context).run(
+        answer = Volume(where, overrides, kubeconfig, context).ask(
             lambda plan: [*("checkpoints", "export"), *_on_volume(plan, to, compare=compare)],
-            {"--step": step, "--compare": compare, "--json": as_json},
+            {"--step": step, "--compare": compare},
             VolumeReading.COMPARES if compare else VolumeReading.EXPORTS,
-            following=f"seatrial report {where}",
+            as_json=as_json,
         )
-    planned = _compared_plan(where, overrides or ()) if compare else None
-    # A plan may need a search, so it is made once.
-    at = place_at(planned.checkpoint_location) if planned else place_of(where, overrides or ())
-    one = checkpoint_at(at, step)
-    if one.record is None:
-        raise FindingsError(one.findings)
-    if planned is not None:
-        _refuse_other_model(planned, one.record, where)
-    before = exported_before(to, one.record.identity)
-    exported = before or _exported(at, one, one.record, to, quiet=as_json)
-    if planned is not None and "logits" not in exported:
-        if not as_json:
-            say_error("  comparing logits with the engine's own model")
-        exported = prove_export(Path(at.address, one.directory), to, planned)
-    refuse_other_logits(exported, to)
+        lines = answer.read(lambda data: export_lines(data, to))
+        _say_lines(lines, f"seatrial report {where}")
+        return
+    quiet = is_quiet(as_json=as_json)
+
+    @contextmanager
+    def watch(one: Checkpoint) -> Iterator[ReportBytes]:
+        size = 2 * one.record.shards.size if one.record else 0
+        kept = f"The checkpoint is unchanged. {to} is incomplete: delete it, then rerun."
+        with on_interrupt(kept), shown(f"step {one.step:,}", size, quiet=quiet) as tell:
+            yield tell
+
+    exported = weights.export_weights(
+        where,
+        to,
+        overrides or (),
+        step=step,
+        compare=compare,
+        watch=watch,
+        tell=None if quiet else lambda text: say_error(f"  {text}"),
+    )
     if as_json:
         say_json(exported)
     else:
-        _say_export(exported, to, is_old=before is not None)
-
-
-def _compared_plan(where: str, overrides: Sequence[str]) -> Plan:
-    """Return the plan from which the engine builds the model of a checkpoint."""
-    if not is_spec(where):
-        raise UsageError(
-            "--compare needs the run's spec to build the engine's model. "
-            f"Pass the run.yaml instead of {where}."
-        )
-    planned = plan(Path(where), overrides)
-    _refuse_without_model(planned)
-    return planned
-
-
-def _refuse_without_model(planned: Plan) -> None:
-    """Refuse a comparison if the engine cannot build the model on a CPU."""
-    reason = ENGINES[planned.spec.engine.name].no_rehearsal(planned)
-    if reason:
-        raise UsageError(f"--compare builds the engine's model on a CPU. {reason}")
-    if "://" in planned.checkpoint_location:
-        raise UsageError(
-            f"--compare reads a checkpoint from a file system, and {planned.checkpoint_location} "
-            "is in an object store. Copy it first and pass checkpoints.location=DIR."
-        )
-
-
-def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
-    """Refuse a spec of another model: correct weights would look wrong."""
-    others = other_model(record.setup, setup_of(planned))
-    if others:
-        differences = "; ".join(
-            f"{one.what} {one.wanted}, saved with {one.saved}" for one in others
-        )
-        raise UsageError(
-            f"{where} describes a different model than the checkpoint of step {record.step:,}: "
-            f"{differences}. Pass the spec that it was trained with, or omit --compare."
-        )
-
-
-def _exported(
-    place: Location, one: Checkpoint, record: Record, to: Path, *, quiet: bool
-) -> dict[str, Any]:
-    """Let the worker write the weights, and return the record of the export."""
-    engine = ENGINES[engine_of(record.setup)]
-    worker_python(engine)
-    exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
-    size = record.shards.size
-    with (
-        on_interrupt(f"The checkpoint is unchanged. {to} is incomplete: delete it, then rerun."),
-        shown(f"step {one.step:,}", 2 * size, quiet=quiet) as tell,
-    ):
-
-        def follow(doing: str, done: int, total: int) -> None:
-            # The worker verifies all files first, then writes the weights.
-            share = done / max(1, total)
-            tell(0, round((share if doing == "verifying" else 1 + share) * size))
-
-        return export_by_worker(place.address, one.directory, to, follow, engine=engine)
+        _say_lines(export_lines(exported, to), f'AutoModelForCausalLM.from_pretrained("{to}")')
 
 
 def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
     """Return the arguments of the export in a pod. The target must be on the volume."""
     if compare:
-        _refuse_without_model(plan)
+        weights.refuse_without_model(plan)
     mount = Path(plan.spec.cluster.storage.mount)
     if not to.is_relative_to(mount):
         raise UsageError(
@@ -165,33 +103,38 @@ def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
     return [f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location, f"--to={to}"]
 
 
-def _say_export(exported: dict[str, Any], to: Path, *, is_old: bool) -> None:
-    """Print what was exported, now or earlier, and how to load it."""
-    if is_old:
-        say(f"step {exported['step']:,} is already in {to}, exported from this checkpoint.")
+def _say_lines(lines: list[str], following: str) -> None:
+    for line in lines:
+        say(line)
+    say_following(following)
+
+
+def export_lines(exported: dict[str, Any], to: Path) -> list[str]:
+    """Describe what was exported, now or earlier."""
+    if exported["is_new"]:
+        lines = _weights_lines(exported, to)
     else:
-        _say_weights(exported, to)
+        lines = [f"step {exported['step']:,} is already in {to}, exported from this checkpoint."]
     if "logits" in exported:
         gate = exported["logits"]
-        say(
+        lines.append(
             f"logits      {gate['tokens']:,} tokens in transformers: largest difference from the "
             f"engine {gate['largest_difference']:.0e}"
         )
-    say_following(f'AutoModelForCausalLM.from_pretrained("{to}")')
+    return lines
 
 
-def _say_weights(told: dict[str, Any], to: Path) -> None:
+def _weights_lines(told: dict[str, Any], to: Path) -> list[str]:
     cut = told["padding_left_out"]
-    say(
+    lines = [
         f"step {told['step']:,} is in {to}: {told['class']}, {told['dtype']}, "
         f"{counted(told['tensors'], 'tensor')}, {format_bytes(told['bytes'])}, verified."
-    )
+    ]
     if cut:
-        rows = f"{told['vocabulary']:,} rows, {cut:,} padding rows removed"
-        say(f"vocabulary  {rows}")
+        lines.append(f"vocabulary  {told['vocabulary']:,} rows, {cut:,} padding rows removed")
     name = told["tokenizer"].partition(" ")[2] or "none: the run used mock data"
     shown_name = "saved with the weights" if told["tokenizer_saved"] else name
-    say(f"tokenizer   {shown_name}")
+    return [*lines, f"tokenizer   {shown_name}"]
 
 
 def import_weights(
@@ -213,21 +156,12 @@ def import_weights(
     spec. Prints the spec fields to set. Needs the worker extra.
     """
     refuse_secret(source)
-    engine = ENGINES[DEFAULT_ENGINE]
-    worker_python(engine)
-    if "://" in source:
-        raise UsageError(
-            f"{source} is not a local directory. "
-            "Download the weights first: hf download OWNER/NAME --local-dir DIR."
-        )
     there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
     with (
         on_interrupt(f"The source is unchanged. {to} is incomplete: delete it, then rerun."),
         shown(source, there, quiet=as_json) as tell,
     ):
-        told = import_by_worker(
-            Path(source), to.absolute(), lambda _, done, total: tell(0, done), engine=engine
-        )
+        told = weights.import_weights(source, to, tell=lambda _, done, total: tell(0, done))
     if as_json:
         say_json(told)
         return

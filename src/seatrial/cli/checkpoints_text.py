@@ -4,10 +4,10 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from seatrial.checkpoints.by_engine import format_of
 from seatrial.checkpoints.inventory import Checkpoint, State
@@ -18,6 +18,7 @@ from seatrial.cli.data_progress import QUIET_SECONDS, REDRAW_SECONDS, format_rat
 from seatrial.findings import Finding, has_errors
 from seatrial.reports.tables import Column, name, number, say_table, text
 from seatrial.reports.terminal import counted, say, say_error, say_following, say_text
+from seatrial.sdk.checkpoints import Inventory, ReportBytes, VerifiedCheckpoint
 from seatrial.units import format_bytes
 
 COLUMNS: tuple[Column, ...] = (
@@ -48,47 +49,142 @@ def resumes_to(setup: Setup) -> str:
     return f"tp {setup.layout.tp_size}, pp {setup.layout.pp_size}, any dp"
 
 
-def verified(one: Checkpoint) -> str:
+@dataclass(frozen=True, slots=True)
+class CheckpointLine:
+    """A checkpoint in the list. The fields are the JSON of a checkpoint."""
+
+    step: int
+    directory: str
+    state: State
+    verified: bool
+    verified_at: str | None
+    pinned: str | None
+    findings: tuple[Finding, ...]
+    saved_at: str | None
+    bytes: int | None
+    files: int | None
+    consumed_samples: int | None
+    training_loss: float | None
+    validation_loss: float | None
+    incarnation: int | None
+    layout: str | None
+    resumes_to: str | None
+    data_order: str | None
+    verified_files: int | None
+    """Files that the last verification read; fewer than `files` if it was interrupted."""
+    verification_errors: int | None
+
+
+def line_of(one: Checkpoint, losses: Mapping[int, float]) -> CheckpointLine:
+    """Describe a checkpoint. `losses` are the training losses by step."""
+    record, seen = one.record, one.verification
+    return CheckpointLine(
+        one.step,
+        one.directory,
+        one.state,
+        one.verified,
+        seen.at if seen else None,
+        one.pinned,
+        one.findings,
+        record.saved_at if record else None,
+        record.shards.size if record else None,
+        record.shards.files if record else None,
+        record.consumed_samples if record else None,
+        losses.get(one.step),
+        record.validation_loss if record else None,
+        record.incarnation if record else None,
+        str(record.setup.layout) if record else None,
+        resumes_to(record.setup) if record else None,
+        record.setup.data_order.fingerprint if record else None,
+        seen.files if seen else None,
+        seen.wrong if seen else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointList:
+    """The checkpoints of a run, newest first. The fields are the JSON of the list."""
+
+    checkpoints: tuple[CheckpointLine, ...]
+    set_aside: tuple[str, ...]
+    """The directories of checkpoints whose step was saved again."""
+
+
+def list_of(found: Inventory) -> CheckpointList:
+    """Describe the checkpoints at one location."""
+    lines = tuple(line_of(one, found.losses) for one in found.checkpoints)
+    return CheckpointList(lines, found.set_aside)
+
+
+def verified(line: CheckpointLine) -> str:
     """Describe the state of a checkpoint's verification."""
-    seen = one.verification
-    if one.record is None or seen is None:
+    if line.verified_at is None or line.files is None:
         return "no"
-    if seen.wrong:
-        return f"damaged: {counted(seen.wrong, 'finding')}"
-    if seen.files < one.record.shards.files:
-        return f"{seen.files / one.record.shards.files:.0%}, interrupted"
-    return since(seen.at)
+    if line.verification_errors:
+        return f"damaged: {counted(line.verification_errors, 'finding')}"
+    if (line.verified_files or 0) < line.files:
+        return f"{(line.verified_files or 0) / line.files:.0%}, interrupted"
+    return since(line.verified_at)
 
 
-def verified_line(one: Checkpoint, findings: Sequence[Finding], *, passed_by: bool) -> str:
-    """Describe the result of a verification in one line."""
-    if one.record is None:
-        result = "incomplete" if one.state is State.TORN else "damaged"
-        return f"step {one.step:,}  {result}"
-    result = "damaged" if has_errors(findings) else "ok"
-    if passed_by and not findings:
-        result = f"verified {verified(one)}, skipped; use --again to verify it again"
-    return f"step {one.step:,}  {format_bytes(one.record.shards.size)}  {result}"
+@dataclass(frozen=True, slots=True)
+class VerifiedLine:
+    """The result of verifying a checkpoint. The fields are its JSON."""
+
+    step: int
+    state: State
+    """The state before the verification."""
+    bytes: int | None
+    """None if the record is missing or damaged."""
+    skipped: bool
+    """True if it was already verified and its files were not read again."""
+    verified_at: str | None
+    """The time of the previous verification."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def text(self) -> str:
+        """The result in one line."""
+        if self.bytes is None:
+            result = "incomplete" if self.state is State.TORN else "damaged"
+            return f"step {self.step:,}  {result}"
+        result = "damaged" if has_errors(self.findings) else "ok"
+        if self.skipped and not self.findings:
+            ago = since(self.verified_at or "")
+            result = f"verified {ago}, skipped; use --again to verify it again"
+        return f"step {self.step:,}  {format_bytes(self.bytes)}  {result}"
 
 
-def rows(there: Iterable[Checkpoint], losses: Mapping[int, float]) -> Iterator[tuple[str, ...]]:
-    """Yield one row per checkpoint. `losses` are the training losses by step."""
+def verified_line(found: VerifiedCheckpoint) -> VerifiedLine:
+    """Describe the result of a verification."""
+    one = found.checkpoint
+    return VerifiedLine(
+        one.step,
+        one.state,
+        one.record.shards.size if one.record else None,
+        found.is_skipped,
+        one.verification.at if one.verification else None,
+        found.findings,
+    )
+
+
+def rows(there: Iterable[CheckpointLine]) -> Iterator[tuple[str, ...]]:
+    """Yield one row per checkpoint."""
     for one in there:
-        record = one.record
-        if record is None:
+        if one.saved_at is None:
             note = "incomplete: no record" if one.state is State.TORN else "the record is damaged"
             yield (f"{one.step:,}", "", "", "", "no", "", "-", "", "", note)
             continue
         yield (
             f"{one.step:,}",
-            since(record.saved_at),
-            format_bytes(record.shards.size),
-            f"{record.shards.files:,}",
+            since(one.saved_at),
+            format_bytes(one.bytes or 0),
+            f"{one.files or 0:,}",
             verified(one),
-            str(record.setup.layout),
-            resumes_to(record.setup) if one.state is State.COMMITTED else "-",
-            _loss(losses.get(one.step)),
-            _loss(record.validation_loss),
+            one.layout or "",
+            one.resumes_to or "" if one.state is State.COMMITTED else "-",
+            _loss(one.training_loss),
+            _loss(one.validation_loss),
             "" if one.pinned is None else f"pinned: {one.pinned}".rstrip(": "),
         )
 
@@ -97,46 +193,21 @@ def _loss(loss: float | None) -> str:
     return "" if loss is None else f"{loss:.4g}"
 
 
-def say_list(
-    address: str,
-    there: Sequence[Checkpoint],
-    aside: Sequence[str],
-    losses: Mapping[int, float],
-) -> None:
-    """Print the checkpoints of a run, without columns that would be empty."""
-    table = list(rows(there, losses))
+def say_list(address: str, found: CheckpointList, options: str = "") -> None:
+    """Print the checkpoints of a run, without columns that would be empty.
+
+    `options` are those that the next command needs.
+    """
+    there = found.checkpoints
+    table = list(rows(there))
     filled = [i for i, column in enumerate(COLUMNS) if any(r[i] for r in table) or not column.rank]
     say_table([COLUMNS[i] for i in filled], [[row[i] for i in filled] for row in table])
-    for directory in aside:
+    for directory in found.set_aside:
         say_text(f"{directory}: its step was saved again; prune deletes it.", rest="  ")
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
     following = f"verify {address}" if unverified else f"export {address} --to DIR"
     say()
-    say_following(f"seatrial checkpoints {following}")
-
-
-def as_data(one: Checkpoint, losses: Mapping[int, float]) -> dict[str, Any]:
-    """Return a checkpoint for `--json`."""
-    record = one.record
-    return {
-        "step": one.step,
-        "directory": one.directory,
-        "state": str(one.state),
-        "verified": one.verified,
-        "verified_at": one.verification.at if one.verification else None,
-        "pinned": one.pinned,
-        "findings": [finding.to_dict() for finding in one.findings],
-        "saved_at": record.saved_at if record else None,
-        "bytes": record.shards.size if record else None,
-        "files": record.shards.files if record else None,
-        "consumed_samples": record.consumed_samples if record else None,
-        "training_loss": losses.get(one.step),
-        "validation_loss": record.validation_loss if record else None,
-        "incarnation": record.incarnation if record else None,
-        "layout": str(record.setup.layout) if record else None,
-        "resumes_to": resumes_to(record.setup) if record else None,
-        "data_order": record.setup.data_order.fingerprint if record else None,
-    }
+    say_following(f"seatrial checkpoints {following}{options}")
 
 
 def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> None:
@@ -155,13 +226,15 @@ def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> N
     say_table((name(columns[0].header), *columns[1:]), table)
 
 
-def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool) -> None:
+def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool, following: str = "") -> None:
     """Print how much was or would be deleted, and the next step."""
     gone = [one for one in decisions if not one.kept]
     size = format_bytes(sum(one.size for one in gone))
     say(f"\n{counted(len(gone), 'checkpoint')} {'deleted' if done else 'to delete'}, {size}.")
     if gone and not done:
         say_following("the same command with --yes")
+    elif following:
+        say_following(following)
 
 
 _MEANINGS = {
@@ -181,8 +254,9 @@ def say_verdict(step: int, answer: ResumeVerdict) -> None:
         say_text(f"{reason.what}: {change}: {reason.meaning}", f"  {reason.outcome:<20}  ")
 
 
-ReportBytes = Callable[[int, int], None]
-"""A progress callback: takes the number of files and bytes done."""
+def is_quiet(*, as_json: bool) -> bool:
+    """True if no progress is shown: with --json, only a log receives it, not a terminal."""
+    return as_json and sys.stderr.isatty()
 
 
 @contextmanager

@@ -7,26 +7,28 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seatrial.cli.data_progress import kept_lines, shown_progress
 from seatrial.cli.data_summary import (
+    DatasetSummary,
     outcome_as_json,
-    record_as_json,
     say_estimate,
     say_frozen,
     say_outcome,
     say_pieces,
-    say_record,
+    say_summary,
+    summary_of,
 )
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
-from seatrial.cli.remote import On, RemotePlace, Volume, prepare_in_pods
+from seatrial.cli.remote import ON_KUBERNETES, On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
+from seatrial.dataprep.excerpts import Document, Piece
 from seatrial.errors import ExitCode, UsageError
-from seatrial.findings import has_errors
+from seatrial.findings import Finding, has_errors
 from seatrial.reports.terminal import (
     count_line,
     say,
@@ -46,8 +48,10 @@ from seatrial.sdk.data import (
     refuse_secret,
 )
 from seatrial.sdk.plan import load_spec
+from seatrial.storage.state_files import decode
 
 if TYPE_CHECKING:
+    from seatrial.dataprep.inspection import Inspection
     from seatrial.dataprep.prepare import PreparationOutcome
     from seatrial.dataprep.progress import Progress
 
@@ -218,28 +222,42 @@ def verify(
     """
     refuse_secret(where)
     if on is RemotePlace.KUBERNETES:
-        Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["data", "verify", plan.data_location],
-            {"--json": as_json},
-            following=f"seatrial data inspect {where} --on kubernetes",
+        answer = Volume(where, overrides, kubeconfig, context).ask(
+            lambda plan: ["data", "verify", plan.data_location], as_json=as_json
         )
+        data, findings = answer.read(_verified)
+        _say_verified(where, data, findings, ON_KUBERNETES)
+        return
     found = read_again(where, overrides or ())
-    address, record, findings = found.address, found.record, found.findings
-    if as_json:
-        data = record_as_json(record, address)
-        say_json(data | {"findings": [finding.to_dict() for finding in findings]})
-    else:
-        say_findings(findings)
-        if findings:
-            say_error(f"\n{count_line(findings)}")
-        if not has_errors(findings):
-            say_record(address, record, address)
-            say("verified  sizes, digests, pointers, ids, document ends and counts are correct")
-            if not findings:
-                say("          sampled documents decode and encode to the same tokens")
-            say_following(f"seatrial data inspect {where}", "next      ")
+    data, findings = summary_of(found.record, found.address), found.findings
+    if not as_json:
+        _say_verified(where, data, findings)
+        return
+    say_json(asdict(data) | {"findings": [finding.to_dict() for finding in findings]})
     if has_errors(findings):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _verified(answer: Any) -> tuple[DatasetSummary, tuple[Finding, ...]]:
+    """Read the answer of `verify --json`."""
+    findings = tuple(decode(Finding, each) for each in answer["findings"])
+    return decode(DatasetSummary, answer), findings
+
+
+def _say_verified(
+    where: str, data: DatasetSummary, findings: Sequence[Finding], options: str = ""
+) -> None:
+    """Print the result of a verification. Exit code 1 if there are errors."""
+    say_findings(findings)
+    if findings:
+        say_error(f"\n{count_line(findings)}")
+    if has_errors(findings):
+        raise typer.Exit(ExitCode.FINDINGS)
+    say_summary(data.address, data)
+    say("verified  sizes, digests, pointers, ids, document ends and counts are correct")
+    if not findings:
+        say("          sampled documents decode and encode to the same tokens")
+    say_following(f"seatrial data inspect {where}{options}", "next      ")
 
 
 @app.command(
@@ -272,43 +290,58 @@ def inspect(
     the data extra, or the cluster extra with --on kubernetes.
     """
     refuse_secret(where)
-    if on is RemotePlace.KUBERNETES:
-        asked = {"--file": file, "--document": document, "--bytes": byte_range}
-        Volume(where, overrides, kubeconfig, context).run(
-            lambda plan: ["data", "inspect", plan.data_location],
-            {**asked, "--json": as_json},
-            following=_inspect_next(where) if document is None and byte_range is None else "",
-        )
-    inspection = inspect_data(where, overrides or (), file=file)
     if document is not None and byte_range is not None:
         raise UsageError("--document and --bytes exclude each other. Use one of them.")
+    if on is RemotePlace.KUBERNETES:
+        answer = Volume(where, overrides, kubeconfig, context).ask(
+            lambda plan: ["data", "inspect", plan.data_location],
+            {"--file": file, "--document": document, "--bytes": byte_range},
+            as_json=as_json,
+        )
+        if byte_range is not None:
+            say_pieces(answer.read(lambda data: [decode(Piece, each) for each in data]))
+        elif document is not None:
+            _say_document(answer.read(lambda data: decode(Document, data)))
+        else:
+            _say_overview(where, *answer.read(_overview), ON_KUBERNETES)
+        return
+    inspection = inspect_data(where, overrides or (), file=file)
     if byte_range is not None:
-        explained = inspection.explain(*_range(byte_range))
-        if as_json:
-            say_json([asdict(piece) for piece in explained])
-            return
-        say_pieces(explained)
-        return
-    if document is not None:
+        pieces = inspection.explain(*_range(byte_range))
+        say_json([asdict(piece) for piece in pieces]) if as_json else say_pieces(pieces)
+    elif document is not None:
         found = inspection.document(document)
-        if as_json:
-            say_json(asdict(found))
-            return
-        say(found.heading)
-        say(found.text)
-        return
+        say_json(asdict(found)) if as_json else _say_document(found)
+    else:
+        _inspect_all(where, inspection, as_json=as_json)
+
+
+def _inspect_all(where: str, inspection: "Inspection", *, as_json: bool) -> None:
+    """Print the content of a dataset and the start of its first document."""
+    data = summary_of(inspection.record, inspection.address)
+    preview = inspection.document(0).preview() if inspection.file.documents or not as_json else ""
     if as_json:
-        say_json(record_as_json(inspection.record, inspection.address))
-        return
-    say_record(inspection.address, inspection.record, inspection.address)
-    say()
-    say(inspection.document(0).preview())
-    say()
-    say_following(f"seatrial data inspect {where} --document 0", "next      ")
+        say_json(asdict(data) | {"preview": preview})
+    else:
+        _say_overview(where, data, preview)
 
 
-def _inspect_next(where: str) -> str:
-    return f"seatrial data inspect {where} --document 0 --on kubernetes"
+def _overview(answer: Any) -> tuple[DatasetSummary, str]:
+    """Read the answer of `inspect --json`."""
+    return decode(DatasetSummary, answer), str(answer["preview"])
+
+
+def _say_overview(where: str, data: DatasetSummary, preview: str, options: str = "") -> None:
+    say_summary(data.address, data)
+    say()
+    say(preview)
+    say()
+    say_following(f"seatrial data inspect {where} --document 0{options}", "next      ")
+
+
+def _say_document(found: Document) -> None:
+    say(found.heading)
+    say(found.text)
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -4,23 +4,75 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from seatrial.cli.data_progress import format_core_time, format_rate, format_seconds
+from seatrial.dataprep.excerpts import Piece
 from seatrial.findings import has_errors
 from seatrial.reports import tables
 from seatrial.reports.terminal import counted, say, say_following, say_text
 from seatrial.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from seatrial.dataprep.inspection import Piece
+    from seatrial.dataprep.estimate import Estimate, Range
     from seatrial.dataprep.output.dataset import DatasetRecord
     from seatrial.dataprep.prepare import FrozenList, PreparationOutcome
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from seatrial.dataprep.estimate import Estimate, Range
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSummary:
+    """The tokenizer of a dataset."""
+
+    address: str
+    sha256: str
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """A pair of `.bin` and `.idx`."""
+
+    name: str
+    source: str
+    domain: str
+    tokens: int
+    documents: int
+    empty: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTotals:
+    """A source of a dataset and the lines that were read from it."""
+
+    name: str
+    inputs: int
+    tasks: int
+    lines: int
+    documents: int
+    dropped: int
+    bad: dict[str, int]
+    text_bytes: int
+    input_bytes: int
+    audited: int
+    lengths: tuple[int, ...]
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSummary:
+    """A prepared dataset. The fields are its JSON."""
+
+    address: str
+    list_digest: str
+    tokens: int
+    documents: int
+    tokenizer: TokenizerSummary
+    files: tuple[FileSummary, ...]
+    sources: tuple[SourceTotals, ...]
+    quarantine_file: str | None
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -46,27 +98,25 @@ def histogram(lengths: Sequence[int]) -> str:
     return f"{2 ** (first - 1):,} ▕{bars}▏ {2**last:,} tokens; {', '.join(notes)}"
 
 
-def rows(record: "DatasetRecord") -> list[tuple[str, str, str, str]]:
+def rows(data: DatasetSummary) -> list[tuple[str, str, str, str]]:
     """Return source, tokens, documents and files of each source and its domains."""
     found = []
-    for source in record.sources:
-        domains = dict.fromkeys(f.domain for f in record.files if f.source == source.name)
+    for source in data.sources:
+        domains = dict.fromkeys(f.domain for f in data.files if f.source == source.name)
         split = any(domains)
         if split or not domains:
-            found.append(_row(record, source.name, source.name, None))
+            found.append(_row(data, source.name, source.name, None))
         for domain in domains:
             label = f"  {domain or '(none)'}" if split else source.name
-            found.append(_row(record, label, source.name, domain))
+            found.append(_row(data, label, source.name, domain))
     return found
 
 
 def _row(
-    record: "DatasetRecord", label: str, source: str, domain: str | None
+    data: DatasetSummary, label: str, source: str, domain: str | None
 ) -> tuple[str, str, str, str]:
     """Return a row of the table. Without a domain, it covers the whole source."""
-    files = [
-        file for file in record.files if file.source == source and domain in (None, file.domain)
-    ]
+    files = [file for file in data.files if file.source == source and domain in (None, file.domain)]
     return (
         label,
         format_count(sum(file.tokens for file in files)),
@@ -75,12 +125,12 @@ def _row(
     )
 
 
-def say_record(name: str, record: "DatasetRecord", address: str) -> None:
+def say_summary(name: str, data: DatasetSummary) -> None:
     """Print the content of a dataset."""
-    size = sum(file.tokens_size + file.header.size for file in record.files)
+    size = sum(file.bytes for file in data.files)
     say_text(
-        f"{name}   {format_count(record.tokens)} tokens, {counted(record.documents, 'document')}, "
-        f"{format_bytes(size)} in {counted(len(record.files), '.bin/.idx pair')}",
+        f"{name}   {format_count(data.tokens)} tokens, {counted(data.documents, 'document')}, "
+        f"{format_bytes(size)} in {counted(len(data.files), '.bin/.idx pair')}",
         rest="  ",
     )
     columns = (
@@ -89,14 +139,14 @@ def say_record(name: str, record: "DatasetRecord", address: str) -> None:
         tables.number("documents"),
         tables.number("files", rank=1),
     )
-    tables.say_table(columns, rows(record))
-    lengths = [source.lengths for source in record.sources]
+    tables.say_table(columns, rows(data))
+    lengths = [source.lengths for source in data.sources]
     total = [sum(column) for column in _columns(lengths)]
     say_text(histogram(total), "lengths   ")
-    say_text(_bad(record, address), "bad       ")
+    say_text(_bad(data), "bad       ")
 
 
-def say_pieces(pieces: Sequence["Piece"]) -> None:
+def say_pieces(pieces: Sequence[Piece]) -> None:
     """Print the meaning of bytes of a file."""
     for piece in pieces:
         say_text(piece.meaning, f"{piece.start:>12,}  {piece.shown:<24}  ")
@@ -108,25 +158,25 @@ def _columns(lengths: Sequence[Sequence[int]]) -> list[list[int]]:
     return [[each[i] for each in lengths if i < len(each)] for i in range(longest)]
 
 
-def _bad(record: "DatasetRecord", address: str) -> str:
+def _bad(data: DatasetSummary) -> str:
     """Describe the unusable lines by reason, and the file that lists them."""
     reasons: dict[str, int] = {}
-    for source in record.sources:
-        for reason, number in source.counts.bad.items():
+    for source in data.sources:
+        for reason, number in source.bad.items():
             reasons[reason] = reasons.get(reason, 0) + number
-    lines = sum(source.counts.lines for source in record.sources)
-    dropped = sum(source.counts.dropped for source in record.sources)
+    lines = sum(source.lines for source in data.sources)
+    dropped = sum(source.dropped for source in data.sources)
     left_out = f"; {counted(dropped, 'empty document')} skipped" if dropped else ""
     if not reasons:
         return f"none of {counted(lines, 'line')}{left_out}"
     words = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
-    place = f": {address}/{record.quarantine_file}" if record.quarantine_file else ""
+    place = f": {data.address}/{data.quarantine_file}" if data.quarantine_file else ""
     return f"{sum(reasons.values()):,} of {counted(lines, 'line')} ({words}){place}{left_out}"
 
 
 def outcome_as_json(outcome: "PreparationOutcome", cache: str) -> dict[str, Any]:
     """Return the result of a preparation for `--json`."""
-    return record_as_json(outcome.record, outcome.address) | {
+    return asdict(summary_of(outcome.record, outcome.address)) | {
         "index_cache": cache,
         "is_new": outcome.is_new,
         "tasks": outcome.tasks,
@@ -141,7 +191,7 @@ def say_outcome(name: str, outcome: "PreparationOutcome", cache: str, spec: str)
     if not outcome.is_new:
         done = f"; wrote samples to {', '.join(outcome.cut)}" if outcome.cut else ""
         say_text(f"{name} is already prepared{done}.", rest="  ")
-    say_record(name, outcome.record, outcome.address)
+    say_summary(name, summary_of(outcome.record, outcome.address))
     if outcome.is_new:
         say_text(_work(outcome), "work      ")
     place = outcome.address
@@ -193,48 +243,46 @@ def _tasks(outcome: "PreparationOutcome") -> str:
     return own if outcome.tasks >= total else f"{own} (of {total:,}; the others were done earlier)"
 
 
-def record_as_json(record: "DatasetRecord", address: str) -> dict[str, Any]:
-    """Return a dataset for `--json`."""
-    return {
-        "address": address,
-        "list_digest": record.list_digest,
-        "tokens": record.tokens,
-        "documents": record.documents,
-        "tokenizer": {
-            "address": record.settings.tokenizer.address,
-            "sha256": record.settings.tokenizer.sha256,
-            "vocab_size": record.settings.tokenizer.vocab_size,
-        },
-        "files": [
-            {
-                "name": file.name,
-                "source": file.source,
-                "domain": file.domain,
-                "tokens": file.tokens,
-                "documents": file.documents,
-                "empty": file.empty,
-            }
+def summary_of(record: "DatasetRecord", address: str) -> DatasetSummary:
+    """Summarise the record of a dataset."""
+    tokenizer = record.settings.tokenizer
+    return DatasetSummary(
+        address,
+        record.list_digest,
+        record.tokens,
+        record.documents,
+        TokenizerSummary(tokenizer.address, tokenizer.sha256, tokenizer.vocab_size),
+        tuple(
+            FileSummary(
+                file.name,
+                file.source,
+                file.domain,
+                file.tokens,
+                file.documents,
+                file.empty,
+                file.tokens_size + file.header.size,
+            )
             for file in record.files
-        ],
-        "sources": [
-            {
-                "name": source.name,
-                "inputs": source.inputs,
-                "tasks": source.tasks,
-                "lines": source.counts.lines,
-                "documents": source.counts.documents,
-                "dropped": source.counts.dropped,
-                "bad": source.counts.bad,
-                "text_bytes": source.counts.text_bytes,
-                "input_bytes": source.counts.input_bytes,
-                "audited": source.counts.audited,
-                "lengths": list(source.lengths),
-                "backends": list(source.backends),
-            }
+        ),
+        tuple(
+            SourceTotals(
+                source.name,
+                source.inputs,
+                source.tasks,
+                source.counts.lines,
+                source.counts.documents,
+                source.counts.dropped,
+                source.counts.bad,
+                source.counts.text_bytes,
+                source.counts.input_bytes,
+                source.counts.audited,
+                tuple(source.lengths),
+                tuple(source.backends),
+            )
             for source in record.sources
-        ],
-        "quarantine_file": record.quarantine_file,
-    }
+        ),
+        record.quarantine_file,
+    )
 
 
 def spread(found: "Range") -> str:

@@ -2,21 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial engines`: the training engines, their environments and settings."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
-from seatrial.engine_process.environments import environment
-from seatrial.engine_process.environments import install as install_engine
-from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import MissingExtraError, UsageError
 from seatrial.reports import tables
 from seatrial.reports.tables import say_table
 from seatrial.reports.terminal import say, say_error, say_json, say_next
-from seatrial.sdk.plan import plan
-from seatrial.spec.engine import DEFAULT_ENGINE
+from seatrial.sdk import engines
+from seatrial.sdk.plan import load_spec
 
 app = typer.Typer(
     help="Install training engines, and show the settings of a run's engine.",
@@ -29,23 +26,13 @@ app = typer.Typer(
 @app.command("list", epilog=examples("seatrial engines list", "seatrial engines list --json"))
 def list_engines(as_json: Json = False) -> None:
     """List the supported engines and the Python that each uses."""
-    rows = []
-    for name, engine in ENGINES.items():
-        try:
-            python = worker_python(engine)
-        except MissingExtraError:
-            python = ""
-        rows.append({"engine": str(name), "version": engine.version, "python": python})
+    found = engines.list_engines()
     if as_json:
-        say_json(rows)
+        say_json([asdict(one) for one in found])
         return
     table = [
-        (
-            row["engine"],
-            row["version"],
-            row["python"] or f"not installed: {engine.installation.command}",
-        )
-        for row, engine in zip(rows, ENGINES.values(), strict=True)
+        (one.engine, one.version, one.python or f"not installed: {engine.installation.command}")
+        for one, engine in zip(found, ENGINES.values(), strict=True)
     ]
     say_table((tables.name("engine"), tables.name("version"), tables.text("python")), table)
     say("\nnext  seatrial doctor   lists what else is missing")
@@ -65,20 +52,12 @@ def install(
     Rehearsals find the environment automatically. If it already exists, nothing happens; an
     incomplete one is replaced.
     """
-    if name not in ENGINES:
-        raise UsageError(f"{name!r} is not one of {', '.join(ENGINES)}.")
-    engine = ENGINES[name]
-    if name == DEFAULT_ENGINE:
-        raise UsageError(
-            f"{engine.title} is part of the worker extra: {engine.installation.command}. To use a "
-            f"separate environment, set {engine.installation.variable} to its Python."
-        )
-    found = install_engine(engine, say_error)
-    place = environment(engine)
+    made = engines.install_engine(name, tell=say_error)
+    found, place = made.versions, made.directory
     if as_json:
-        say_json({"engine": str(name), "directory": str(place), **found})
+        say_json({"engine": name, "directory": str(place), **found})
         return
-    say(f"{engine.title} {found['engine']} with PyTorch {found['torch']} is in {place}.")
+    say(f"{ENGINES[name].title} {found['engine']} with PyTorch {found['torch']} is in {place}.")
     say("next  seatrial rehearse RUN.YAML")
 
 
@@ -92,11 +71,10 @@ def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False)
 
     Megatron takes flags; LLM Foundry takes a YAML file for `composer -c llmfoundry train`.
     """
-    planned = plan(file, overrides or ())
-    engine = ENGINES[planned.spec.engine.name]
-    arguments = engine.arguments(planned)
+    found = engines.engine_settings(file, overrides or ())
     if as_json:
-        say_json(arguments)
+        say_json(found)
         return
-    say(engine.text(arguments).rstrip("\n"))
+    engine = ENGINES[load_spec(file, overrides or ()).engine.name]
+    say(engine.text(found).rstrip("\n"))
     say_next(f"seatrial rehearse {file}")

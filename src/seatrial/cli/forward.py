@@ -31,7 +31,6 @@ def command(
     """
     chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     forward = chosen.forward_tensorboard(port)
-    forward.probe()
     say(f"TensorBoard of {chosen.name}: http://127.0.0.1:{forward.local_port}   (Ctrl-C to stop)")
     # A reader of a pipe must see the address now.
     sys.stdout.flush()

@@ -20,7 +20,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.cli.options import NO_NEXT, examples
+from seatrial.cli.options import examples
 from seatrial.errors import (
     ExitCode,
     FindingsError,
@@ -31,6 +31,7 @@ from seatrial.errors import (
 from seatrial.findings import Finding
 from seatrial.naming import nearest
 from seatrial.reports.terminal import (
+    NO_NEXT,
     OutputLostError,
     count_line,
     guarded_output,

@@ -7,10 +7,6 @@ from typing import Annotated
 
 import typer
 
-NO_NEXT = "--no-next"
-"""The hidden option of `seatrial` for a command that calls another one and names the next step
-itself: `seatrial run`, and commands with --on kubernetes."""
-
 
 def examples(*commands: str) -> str:
     """Format the examples below a command's help, one per line."""

@@ -2,23 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial render`: print a run's Kubernetes manifests, or write them to a directory."""
 
-import hashlib
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seatrial.catalog.catalog import default_catalog
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.errors import ExitCode, UsageError
-from seatrial.findings import Finding, Severity
+from seatrial.findings import Finding
 from seatrial.planning.plan import Plan
-from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.helm_chart import chart_files
-from seatrial.rendering.render import Part, Rendering, render
+from seatrial.rendering.render import Part, Rendering
 from seatrial.rendering.yaml_text import rendering_files, yaml_documents
 from seatrial.reports.terminal import (
     counted,
@@ -29,14 +24,10 @@ from seatrial.reports.terminal import (
     say_next,
     say_text,
 )
-from seatrial.runs.launch.connect import compared
 from seatrial.runs.launch.diff import Comparison, DiffVerdict
 from seatrial.runs.launch.differences import FieldDifference
-from seatrial.sdk.output_files import write_new
-from seatrial.sdk.plan import load_plan
-from seatrial.sdk.runs import connect_to_look
-from seatrial.spec.placeholders import placeholders
-from seatrial.storage.state_files import read_state
+from seatrial.sdk.output_files import write_directory
+from seatrial.sdk.render import render_diff, render_parts
 
 _DIGESTS = (
     *("seatrial.dev/spec-digest", "seatrial.dev/plan-digest", "seatrial.dev/code-digest"),
@@ -44,28 +35,8 @@ _DIGESTS = (
 )
 
 
-def say_comparison_of(
-    file: Path,
-    overrides: Sequence[str],
-    part: Part,
-    kubeconfig: str,
-    context: str,
-    *,
-    as_json: bool,
-) -> None:
-    """Compare the manifests with the cluster and print the differences."""
-    catalog = default_catalog()
-    loaded, plan = load_plan(file, overrides, catalog, tell=say_error)
-    namespace = plan.spec.cluster.namespace
-    site = connect_to_look(namespace, kubeconfig, context)
-    found, made = compared(site, plan, catalog, part, loaded.where)
-    say_comparison(found, made.findings, as_json=as_json)
-    if not as_json:
-        say(f"next  seatrial launch {file}")
-
-
 def say_comparison(
-    found: list[Comparison], findings: tuple[Finding, ...], *, as_json: bool
+    found: Sequence[Comparison], findings: tuple[Finding, ...], *, as_json: bool
 ) -> None:
     """Print what would change. Exit code 1 if the cluster would refuse an object."""
     refused = [each.finding for each in found if each.finding is not None]
@@ -96,90 +67,6 @@ def _shown_changes(comparison: Comparison) -> list[FieldDifference]:
         return []
     others = [each for each in comparison.changes if not each.path.endswith(_DIGESTS)]
     return others or list(comparison.changes)
-
-
-RECORD = ".seatrial-render"
-"""The record of the last render, in the format of sha256sum. It has no suffix, because
-`kubectl apply -f DIR` reads every .yaml and .json file."""
-_NAMED = 5
-
-
-def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files to a directory, replacing only unchanged files of the last render.
-
-    A file is replaced only if the record lists it and its content still matches the record.
-    """
-    there = _existing(directory)
-    recorded = _recorded(directory)
-    kept = [name for name, path in there.items() if _digest(path) != recorded.get(name, "-")]
-    if kept:
-        more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
-        raise UsageError(
-            f"{directory} contains files that render did not write or that were edited since: "
-            f"{', '.join(kept[:_NAMED])}{more}. No file was changed. "
-            "Move them away, or choose another directory."
-        )
-    if there and not force:
-        raise UsageError(f"{directory} already has files. Use --force to replace them.")
-    for path in there.values():
-        path.unlink()
-    parents = sorted({directory, *((directory / name).parent for name in files)})
-    new = [parent for parent in parents if not parent.exists()]
-    try:
-        for parent in parents:
-            _make_directory(parent)
-        # The record comes first, so that an interrupted render knows its files.
-        digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
-        lines = sorted(f"{digest}  {name}\n" for name, digest in digests.items())
-        write_new(directory / RECORD, "".join(lines), force=True)
-        for name, text in files.items():
-            write_new(directory / name, text, force=False)
-    except UsageError:
-        for parent in reversed(new):
-            # A directory that has files stays, with its record.
-            with suppress(OSError):
-                parent.rmdir()
-        raise
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {path}: {error.strerror}.") from None
-
-
-def _existing(directory: Path) -> dict[str, Path]:
-    """Return the files below a directory by relative name, without the record. Links count."""
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is a file. Pass a directory.")
-    found = {
-        path.relative_to(directory).as_posix(): path
-        for path in sorted(directory.rglob("*"))
-        if path.is_symlink() or not path.is_dir()
-    }
-    found.pop(RECORD, None)
-    return found
-
-
-def _recorded(directory: Path) -> dict[str, str]:
-    """Return the digests of the last render's files. Empty without a readable record."""
-    try:
-        text = read_state(directory / RECORD).decode()
-    except (OSError, ValueError):
-        return {}
-    lines = (line.partition("  ") for line in text.splitlines())
-    return {name: digest for digest, _, name in lines}
-
-
-def _digest(path: Path) -> str:
-    """Return a file's digest. Empty for a link or an unreadable file."""
-    if os.path.islink(path):
-        return ""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -224,20 +111,21 @@ def command(
     """
     _refuse_together(part, output, helm=helm, diff=diff)
     if diff:
-        words = overrides or ()
-        say_comparison_of(file, words, part, kubeconfig, context, as_json=as_json)
+        found = render_diff(
+            file, overrides or (), part, kubeconfig=kubeconfig, context=context, tell=say_error
+        )
+        say_comparison(found.comparisons, found.findings, as_json=as_json)
+        if not as_json:
+            say(f"next  seatrial launch {file}")
         return
-    catalog = default_catalog()
-    loaded, plan = load_plan(file, overrides or (), catalog, tell=say_error)
-    attempt = Attempt(code_digest=own_digest())
     wanted = [part] if output is None or helm else list(dict.fromkeys((*_KEPT, part)))
-    made = {each: render(plan, catalog, each, attempt, loaded.where) for each in wanted}
+    rendered = render_parts(file, overrides or (), wanted, tell=say_error)
+    plan, made = rendered.plan, rendered.parts
     first = made[wanted[0]]
-    findings = _findings(made, placeholders(loaded, Severity.WARNING))
     if as_json:
-        _say_as_json(made, findings)
+        _say_as_json(made, rendered.findings)
         return
-    say_findings(findings)
+    say_findings(rendered.findings)
     if output is None:
         say(yaml_documents(first.manifests).rstrip("\n"))
         say_next(f"seatrial launch {file}")
@@ -269,13 +157,7 @@ def _all_files(made: dict[Part, Rendering]) -> dict[str, str]:
     }
 
 
-def _findings(made: dict[Part, Rendering], of_spec: tuple[Finding, ...]) -> list[Finding]:
-    """Return the findings of the spec and of all parts, without duplicates."""
-    of_parts = (finding for rendering in made.values() for finding in rendering.findings)
-    return list(dict.fromkeys((*of_spec, *of_parts)))
-
-
-def _say_as_json(made: dict[Part, Rendering], findings: list[Finding]) -> None:
+def _say_as_json(made: dict[Part, Rendering], findings: Sequence[Finding]) -> None:
     say_json(
         {
             "manifests": {str(part): list(rendering.manifests) for part, rendering in made.items()},

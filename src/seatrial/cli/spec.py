@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.options import examples
-from seatrial.errors import FindingsError
 from seatrial.reports.terminal import say, say_text
-from seatrial.sdk.output_files import write_new
-from seatrial.spec.loader import byte_order_mark, read_tree
+from seatrial.sdk.plan import upgrade_spec
 from seatrial.spec.run import API_VERSION
-from seatrial.spec.upgrade import to_current, upgraded
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
@@ -36,19 +33,11 @@ def upgrade(files: Files, write: Write = False) -> None:
     otherwise.
     """
     for file in files:
-        before, root = read_tree(file)
-        version = root.child("apiVersion")
-        written = str(version.value) if version is not None else ""
-        _, findings = to_current(root)
-        if findings:
-            raise FindingsError(findings)
-        text, changes = upgraded(before, written)
+        changes = upgrade_spec(file, write=write).changes
         if not changes:
             say_text(f"{file} already has the current format, {API_VERSION}.", rest="  ")
             say(f"next  seatrial validate {file}")
             continue
-        if write:
-            write_new(file, byte_order_mark(file) + text, force=True)
         say(f"{file} {'is now' if write else 'would become'} {API_VERSION}:")
         for change in changes:
             say(f"  {change}")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import typer
 
 from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, examples
+from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding
 from seatrial.reports.terminal import hides_next, say, say_error, say_json, say_text
 from seatrial.runs.ledger.ledger import AttemptRecord
@@ -51,7 +52,7 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
     if found.wanted and not found.is_over:
         again = f", {found.restarts} container restarts" if found.restarts else ""
         what = "pods" if found.wanted > 1 else "pod"
-        if "this host" not in found.place:
+        if not found.is_here:
             say(f"  {found.running} of {found.wanted} {what} running{again}")
     for reason in found.reasons:
         say_text(f"{reason.where}: {reason.rule} ({reason.code})", "  ", "    ")
@@ -81,7 +82,7 @@ def _attempt(record: AttemptRecord, now: datetime) -> str:
 
 def _to_do(reason: Finding) -> bool:
     """True if the user has to act."""
-    return bool(reason.fix) and reason.fix != "Wait."
+    return bool(reason.fix) and reason.code != RunCode.STARTING
 
 
 def _next(found: Status, flags: str) -> str:

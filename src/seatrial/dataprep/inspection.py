@@ -4,7 +4,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from seatrial.codes.datasets import DatasetCode
+from seatrial.dataprep.excerpts import Document, Piece
 from seatrial.dataprep.output.completion import finished_record
 from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
 from seatrial.dataprep.output.index_file import token_type
@@ -29,7 +29,6 @@ from seatrial.storage.store import Store
 
 MOST_PIECES = 1000
 """Most pieces to explain in one call."""
-_PREVIEW = 300
 
 
 def record_at(address: str) -> DatasetRecord:
@@ -78,46 +77,6 @@ def tokenizer_data(record: DatasetRecord) -> bytes | None:
         if tokenizer.sha256 == record.settings.tokenizer.sha256:
             return data
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document of a data set."""
-
-    file: str
-    number: int
-    """Its number in the file, from 0."""
-    documents: int
-    """Number of documents in the file."""
-    start: int
-    """Offset of its first byte in the `.bin`."""
-    tokens: tuple[int, ...]
-    text: str
-    """Decoded text, or the token IDs if the tokenizer is not available."""
-
-    @property
-    def heading(self) -> str:
-        """Describe the document in one line."""
-        return (
-            f"document {self.number:,} of {self.documents:,} in {self.file}: "
-            f"{len(self.tokens):,} tokens from byte {self.start:,}"
-        )
-
-    def preview(self) -> str:
-        """Return the heading and the start of the text."""
-        begin = self.text[:_PREVIEW]
-        return f"{self.heading}\n{begin}{'…' if len(self.text) > _PREVIEW else ''}"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of bytes of a file and its meaning."""
-
-    start: int
-    end: int
-    shown: str
-    meaning: str
-    """Description of the bytes."""
 
 
 class Inspection:

@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from seatrial.errors import UsageError
 from seatrial.hashing import digest
-from seatrial.planning.timing.constants import Measured, TimingConstants
+from seatrial.planning.timing.constants import CALIBRATED, Measured, TimingConstants
 from seatrial.planning.timing.error_bars import after_calibration
 from seatrial.storage.state_files import DamagedError, decode, read_json, write_state
 
@@ -211,7 +211,7 @@ def calibrated(constants: TimingConstants, calibration: Calibration) -> TimingCo
         error_nine_of_ten=math.hypot(left.error_nine_of_ten, NINE_OF_TEN * own),
         expert_error_nine_of_ten=math.hypot(left.expert_error_nine_of_ten, NINE_OF_TEN * own),
         measured=calibration.own_error,
-        provenance=f"{constants.provenance}; calibrated on {calibration.steps} steps of this run",
+        provenance=f"{constants.provenance}{CALIBRATED}{calibration.steps} steps of this run",
     )
 
 

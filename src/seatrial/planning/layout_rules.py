@@ -36,10 +36,14 @@ class Reporter(Protocol):
 
 def choices(limit: int, total: int) -> str:
     """Return the largest divisors of a number up to a limit, as text."""
+    return " or ".join(str(n) for n in _divisors(limit, total)[-3:])
+
+
+def _divisors(limit: int, total: int) -> list[int]:
+    """Return the divisors of a number up to a limit, in order."""
     # A mistyped number must not become a long loop; no run has more ranks than this.
     highest = min(limit, total, 1 << 16)
-    divisors = [n for n in range(1, highest + 1) if total % n == 0]
-    return " or ".join(str(n) for n in divisors[-3:])
+    return [n for n in range(1, highest + 1) if total % n == 0]
 
 
 def nearby_multiples(number: int, step: int) -> str:
@@ -58,8 +62,8 @@ def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout
     others = layout.tp_size * layout.cp_size
     smaller = ""
     if world_size % others == 0:
-        fitting = choices(layout.pp_size - 1, world_size // others).rpartition(" ")[2]
-        smaller = f", or parallelism.pp_size={fitting}" if fitting else ""
+        fitting = _divisors(layout.pp_size - 1, world_size // others)
+        smaller = f", or parallelism.pp_size={fitting[-1]}" if fitting else ""
     report.error(
         PlanCode.WORLD,
         "cluster.nodes",

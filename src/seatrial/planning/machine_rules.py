@@ -59,7 +59,7 @@ def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog
     except NotInCatalogError as error:
         if ":" not in image and "@" not in image:
             rule = f"{image!r} is not an image of the catalog, and has no tag or digest."
-            fix = f"Write REPOSITORY:TAG. {str(error).partition('. ')[2]}"
+            fix = f"Write REPOSITORY:TAG. {error.fix}"
             report.error(PlanCode.IMAGE, "cluster.image", rule, image, fix)
         return
     if found.engine != engine:

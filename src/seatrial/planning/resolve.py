@@ -243,12 +243,9 @@ class _Resolution:
         try:
             return self.catalog.canonical(kind, name)
         except NotInCatalogError as error:
-            rule, _, fix = str(error).partition(". ")
-            if others:
-                fix = f"Use one of: {', '.join(others)}."
-            self.report.error(
-                PlanCode.NAME, field_name, f"{rule[:1].lower()}{rule[1:]}.", name, fix
-            )
+            rule = f"{error.rule[:1].lower()}{error.rule[1:]}"
+            fix = f"Use one of: {', '.join(others)}." if others else error.fix
+            self.report.error(PlanCode.NAME, field_name, rule, name, fix)
             return name
 
     def require(self, field_name: str, name: str, profile: str, known: tuple[str, ...]) -> None:

@@ -45,5 +45,5 @@ def recipe(name: str) -> Recipe:
     if name not in names:
         match = nearest(name, names)
         hint = f"Did you mean {match}?" if match else "See: seatrial recipes list."
-        raise NotInCatalogError(f"There is no recipe {name!r}. {hint}")
+        raise NotInCatalogError(f"There is no recipe {name!r}.", hint)
     return Recipe(name, DIRECTORY / f"{name}.yaml")

@@ -50,8 +50,8 @@ def rate(number: float) -> str:
     return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
 
 
-def schedule_words(plan: Plan) -> str:
-    """Return the learning-rate schedule: `3e-4, cosine to 3e-5, 715 steps of warm-up`."""
+def schedule_words(plan: Plan) -> tuple[str, str]:
+    """Return the learning rate and the warm-up: `3e-4, cosine to 3e-5`, `715 steps of warm-up`."""
     schedule, size = plan.schedule, plan.batch.global_batch_size
     style, least = plan.spec.training.learning_rate.style, rate(schedule.minimum)
     falls = f"{style} to {least}"
@@ -68,7 +68,7 @@ def schedule_words(plan: Plan) -> str:
     warmup = (
         f"{_steps(schedule.warmup_samples, size)} of" if schedule.warmup_samples >= size else "no"
     )
-    return f"{rate(schedule.peak)}, {falls}, {warmup} warm-up"
+    return f"{rate(schedule.peak)}, {falls}", f"{warmup} warm-up"
 
 
 def _steps(samples: int, size: int) -> str:

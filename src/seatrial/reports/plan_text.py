@@ -47,8 +47,6 @@ BETWEEN, APART = " · ", "   "
 """Separators between the parts of a line."""
 LONGEST_PART = 44
 """Characters of the longest part of a line that is not broken."""
-EXPERTS, CALIBRATED = "; with experts: ", "; calibrated on "
-"""Separators in the provenance of constants."""
 NO_BREAK = "\u00a0"
 """A space at which no line is broken."""
 MOST_STAGES = 4
@@ -194,7 +192,7 @@ def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
 def _batch(run: PlannedRun) -> Iterator[Line]:
     """Return the batch of a step and the learning rate."""
     plan = run.plan
-    batch, rate = plan.batch, schedule_words(plan)
+    batch, (peak, warmup) = plan.batch, schedule_words(plan)
     where = plan.origins.get("training.global_batch_size", Origin.YOU)
     whose = plan.origins.get("training.learning_rate.peak", Origin.YOU)
     tokens = format_count(batch.tokens_per_step)
@@ -204,7 +202,6 @@ def _batch(run: PlannedRun) -> Iterator[Line]:
         f"micro batch {batch.micro_batch_size:,} × {batch.micro_batches:,} micro batches "
         f"× dp {plan.layout.dp_size:,}",
     )
-    peak, _, warmup = rate.rpartition(", ")
     yield "learning", f"rate {peak}   ({whose})"
     yield "", warmup
 
@@ -288,9 +285,9 @@ def _length(page: Page) -> Iterator[Line]:
     if budget.duration is None:
         yield "length", f"never ends: failures come faster than the run can save ({steps})"
         return
-    whole, _, parts = length_words(budget.duration, budget.error).partition(" (")
+    whole, parts = length_words(budget.duration, budget.error)
     yield "length", f"{whole} for {steps}"
-    yield "", parts.rstrip(")").replace(", ", BETWEEN)
+    yield "", BETWEEN.join(parts)
     hours = f"{with_error(budget.node_hours, budget.error)} node-hours"
     yield "cost", f"{cost_words(budget.cost, plan.machines.node_type, budget.error)}"
     if budget.cost is not None:
@@ -298,12 +295,13 @@ def _length(page: Page) -> Iterator[Line]:
     yield "", hours
 
 
-def length_words(length: Duration, error: float) -> str:
-    """Return the duration with its parts in the same unit: `35 days ± 2 (training 34.4, ...)`."""
+def length_words(length: Duration, error: float) -> tuple[str, list[str]]:
+    """Return the duration, and its parts in the same unit: `35 days ± 2`, `training 34.4 days`."""
     size, word = unit_of(length.total)
     parts = {"training": length.training, "saves": length.saving, "failures": length.failures}
     named = [f"{name} {three(seconds / size)}" for name, seconds in parts.items() if seconds]
-    return f"{duration_with_error(length.total, error)} ({', '.join(named)} {word})"
+    named[-1:] = [f"{part} {word}" for part in named[-1:]]
+    return duration_with_error(length.total, error), named
 
 
 def cost_words(cost: Cost | None, node_type: str, error: float) -> str:
@@ -400,10 +398,7 @@ def percent_of(share: float) -> str:
 
 def sources(run: PlannedRun, constants: TimingConstants) -> str:
     """Return the runs that the constants of this kind of model were fitted to."""
-    plain, _, calibrated = constants.provenance.partition(CALIBRATED)
-    dense, _, experts = plain.partition(EXPERTS)
-    own = experts if run.plan.model.architecture.is_moe and experts else dense
-    return f"{own}{CALIBRATED}{calibrated}" if calibrated else own
+    return constants.provenance_of(experts=run.plan.model.architecture.is_moe)
 
 
 def limit_words(page: Page) -> list[str]:

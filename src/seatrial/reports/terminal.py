@@ -41,6 +41,9 @@ _PLAIN = {
 """The replacement for a character that the stream's encoding cannot represent."""
 _NAMES_NEXT = ContextVar("names_next", default=True)
 """True if a command prints its next step; False inside `hidden_next`."""
+NO_NEXT = "--no-next"
+"""The hidden option of `seatrial` for `seatrial run`, which calls other commands and names the next
+step itself."""
 _WIDEST_TEXT = 120
 """The maximum width of wrapped text: longer lines are hard to read."""
 _CONTROLS = re.compile(

@@ -35,8 +35,12 @@ from seatrial.sdk.data import require_data_extra
 from seatrial.sdk.plan import Overrides, PathOrText, override_texts
 from seatrial.spec.loader import LoadedSpec, load
 
-ABSENT = "not installed"
-"""The reason for skipped checks whose extra is missing."""
+_ABSENT = {
+    NO_DATA: "data not checked: not installed",
+    NO_CLUSTER: "cluster not checked: not installed",
+    NO_ENGINE: "engine not checked: not installed",
+}
+"""The reason for skipped checks whose extra is missing, by the reason if it were not requested."""
 BRIEF = CallPatience(outage=8.0, failing=8.0, credentials=4.0, recovery=8.0)
 """How long a check waits for a cluster. It can be short, because you can rerun the check."""
 FIRST_ANSWER = 5.0
@@ -106,6 +110,11 @@ class Outcome:
     """The error, if the cluster was requested and did not answer."""
     missing: tuple[MissingExtraError, ...] = ()
     """The missing extras that the requested checks need."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if a requested check could not run."""
+        return self.trouble is not None or bool(self.missing)
 
 
 def check(
@@ -230,7 +239,7 @@ class _Extras:
     def told(self, verdict: Verdict) -> Verdict:
         """Return the verdict with missing extras as the reason for skipped rules."""
         for reason in self.missing:
-            verdict = verdict.unanswered(reason, f"{reason.partition(':')[0]}: {ABSENT}")
+            verdict = verdict.unanswered(reason, _ABSENT[reason])
         return verdict
 
 

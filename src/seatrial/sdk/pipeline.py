@@ -11,21 +11,27 @@ import errno
 import json
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seatrial.catalog.catalog import default_catalog
 from seatrial.engine_process.process import worker_python
 from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import MissingExtraError, UsageError
+from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.hashing import digest
 from seatrial.planning.plan import Plan
 from seatrial.reports.run_page.page import plotting_library
+from seatrial.reports.terminal import NO_NEXT
 from seatrial.runs.launch.connect import require_cluster_extra
 from seatrial.runs.ledger.host import lock_within
+from seatrial.runs.namespace import Tell
 from seatrial.sdk.data import require_data_extra
+from seatrial.sdk.plan import Overrides, PathOrText, load_plan, override_texts
 from seatrial.spec.cluster import Operator
 from seatrial.storage.state_files import (
     DamagedError,
@@ -277,3 +283,116 @@ def _asked(plan: Plan) -> dict[str, Callable[[], object]]:
 
 def _nothing() -> None:
     """The requirement of a step that needs no extra."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """The steps of a run's pipeline, and how far it got."""
+
+    plan: Plan
+    steps: tuple[PipelineStep, ...]
+    done: tuple[str, ...] = ()
+    """The names of the finished steps."""
+    failed: PipelineStep | None = None
+    """The step that failed or needs input. None if all requested steps succeeded."""
+    exit_code: int = 0
+    """The exit code of the failed step."""
+
+    def place(self, step: PipelineStep) -> str:
+        """Return the position of a step, such as `3 of 9`."""
+        return f"{self.steps.index(step) + 1} of {len(self.steps)}"
+
+
+def pipeline(
+    path: PathOrText, overrides: Overrides = (), *, tell: Tell | None = None
+) -> PipelineState:
+    """Return the steps of a run's pipeline and which are done, without running any."""
+    found = _pipeline(path, overrides, tell)
+    return found.state(Logbook(found.directory / KEPT, found.spec))
+
+
+def run_pipeline(
+    path: PathOrText,
+    overrides: Overrides = (),
+    *,
+    start: str = "",
+    until: str = "",
+    before_step: Callable[[PipelineStep, PipelineState], None] | None = None,
+    tell: Tell | None = None,
+) -> PipelineState:
+    """Take a run through every step, from the corpus to the report.
+
+    Each step runs as a `seatrial` command in a child process, which prints to this process's
+    streams. Finished steps are skipped, unless the spec changed. Stops at the first failed step.
+
+    Args:
+        path: The spec.
+        overrides: Fields to override.
+        start: Repeat this step and all later ones.
+        until: Stop after this step.
+        before_step: Called before each step.
+        tell: Receives messages.
+    """
+    found = _pipeline(path, overrides, tell)
+    names = [step.name for step in found.steps]
+    for asked in filter(None, (start, until)):
+        if asked not in names:
+            raise UsageError(f"unknown step {asked}. Use one of: {', '.join(names)}.")
+    with alone(found.directory, found.plan.spec.name) as lock:
+        book = Logbook(found.directory / KEPT, found.spec)
+        if start:
+            book.forget_from(tuple(names[names.index(start) :]))
+        last = names.index(until) if until else len(names) - 1
+        ahead = [step for step in found.steps[: last + 1] if not book.has(step.name)]
+        require_all(ahead, found.plan)
+        for step in ahead:
+            if before_step is not None:
+                before_step(step, found.state(book))
+            code = _call(step, lock)
+            if code:
+                if step.name == "wait" and code == ExitCode.RUN_FAILED:
+                    # Waiting again for a finished run would fail again: launch it first.
+                    book.forget_from(("launch",))
+                return replace(found.state(book), failed=step, exit_code=code)
+            book.note(step.name)
+        return found.state(book)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    """What a pipeline works on."""
+
+    plan: Plan
+    steps: tuple[PipelineStep, ...]
+    directory: Path
+    """The directory of the run's state."""
+    spec: object
+    """The spec as plain data: finished steps count while it is unchanged."""
+
+    def state(self, book: Logbook) -> PipelineState:
+        done = tuple(step.name for step in self.steps if book.has(step.name))
+        return PipelineState(self.plan, self.steps, done)
+
+
+def _pipeline(path: PathOrText, overrides: Overrides, tell: Tell | None) -> _Pipeline:
+    file, given = Path(path), override_texts(overrides)
+    loaded, plan = load_plan(file, given, default_catalog(), tell=tell)
+    directory = file.parent / ".seatrial" / plan.spec.name
+    spec = loaded.spec.model_dump(mode="json")
+    return _Pipeline(plan, steps(file, given, plan), directory, spec)
+
+
+def _call(step: PipelineStep, lock: int) -> int:
+    """Run the command of a step. Return its exit code, as a shell would."""
+    with subprocess.Popen(  # noqa: S603  (our own argv, no shell)
+        [sys.executable, "-m", "seatrial", NO_NEXT, *step.words],
+        # A step may outlive a killed pipeline; no second pipeline may start while it runs.
+        pass_fds=(lock,),
+    ) as child:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            # The step got the same Ctrl-C: let it stop its processes and print what it keeps.
+            child.wait()
+            raise
+    return code if code >= 0 else 128 - code

@@ -16,8 +16,10 @@ from seatrial.findings import Finding, has_errors
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.spec.loader import LoadedSpec, load
+from seatrial.sdk.output_files import write_new
+from seatrial.spec.loader import LoadedSpec, byte_order_mark, load, read_tree
 from seatrial.spec.run import RunSpec
+from seatrial.spec.upgrade import to_current, upgraded
 
 if TYPE_CHECKING:
     from seatrial.runs.kept_plan import Tell
@@ -136,3 +138,33 @@ def override_texts(overrides: Overrides) -> tuple[str, ...]:
             'Use ["cluster.nodes=4"] or {"cluster.nodes": 4}.'
         )
     return tuple(overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradedSpec:
+    """A spec in the current format."""
+
+    text: str
+    """The text, with its comments."""
+    changes: tuple[str, ...]
+    """One sentence per change. Empty if the spec already had the current format."""
+
+
+def upgrade_spec(path: PathOrText, *, write: bool = False) -> UpgradedSpec:
+    """Upgrade a spec to the current format, and keep its comments.
+
+    Args:
+        path: The spec.
+        write: True to write the file. Otherwise nothing changes.
+    """
+    file = Path(path)
+    before, root = read_tree(file)
+    version = root.child("apiVersion")
+    written = str(version.value) if version is not None else ""
+    _, findings = to_current(root)
+    if findings:
+        raise FindingsError(findings)
+    text, changes = upgraded(before, written)
+    if write and changes:
+        write_new(file, byte_order_mark(file) + text, force=True)
+    return UpgradedSpec(text, changes)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in a cluster or on this host: render, launch, status, logs, wait, stop, delete, list."""
+"""Runs in a cluster or on this host: launch, status, logs, wait, stop, delete, list, forward."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,7 @@ from seatrial.cluster.kinds import POD
 from seatrial.codes.cluster import ClusterCode
 from seatrial.errors import MissingExtraError, NotInCatalogError, SeatrialError, UsageError
 from seatrial.naming import is_dns_label, is_run_name, names_namespace
-from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.names import COMPONENT_LABEL, RUN_LABEL, Component
-from seatrial.rendering.render import Part, Rendering
-from seatrial.rendering.render import render as render_plan
 from seatrial.rendering.tensorboard import PORT as TENSORBOARD_PORT
 from seatrial.runs import stop as cluster_stop
 from seatrial.runs.history.logs import Asked, RankLine, lines_here, read_logs
@@ -122,7 +119,9 @@ class FoundRun:
     def forward_tensorboard(self, local_port: int) -> "Forward":
         """Forward a local port to the run's TensorBoard. Call `serve` to handle connections."""
         pod = _tensorboard_pod(self.site, self.name)
-        return connect.forward_to(self.site, pod, TENSORBOARD_PORT, local_port)
+        made = connect.forward_to(self.site, pod, TENSORBOARD_PORT, local_port)
+        made.probe()
+        return made
 
     def removal(self, *, volumes: bool) -> Removal:
         """List the objects that deleting the run would remove."""
@@ -288,19 +287,6 @@ def launch(
     return launch_by(ClusterBackend(site), replace(wanted, plan=fit), agree)
 
 
-def render(path: PathOrText, overrides: Overrides = (), part: Part | str = "run") -> Rendering:
-    """Render the Kubernetes manifests of a run as plain data, without a cluster.
-
-    Args:
-        path: The spec.
-        overrides: Fields to override.
-        part: `run`, `data` or `admin`.
-    """
-    catalog = default_catalog()
-    loaded, plan = load_plan(path, overrides, catalog, keep=False)
-    return render_plan(plan, catalog, Part(part), Attempt(code_digest=own_digest()), loaded.where)
-
-
 def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str = "") -> Status:
     """Return the state of a run in a cluster or on this host, and the reasons for it.
 
@@ -388,6 +374,32 @@ def delete(
     """
     found = find_run(run, namespace, kubeconfig=kubeconfig, context=context)
     return found.delete(volumes=volumes)
+
+
+def forward(
+    run: str,
+    namespace: str = "",
+    *,
+    port: int = TENSORBOARD_PORT,
+    kubeconfig: str = "",
+    context: str = "",
+    tell: Tell | None = None,
+) -> "Forward":
+    """Forward a local port to a run's TensorBoard. Call `serve` on the result to start.
+
+    Listens on loopback only, because TensorBoard has no password. `local_port` of the result is
+    the port.
+
+    Args:
+        run: The run's name or spec.
+        namespace: The namespace. Default: the one of the spec, else of the context.
+        port: The local port. 0 picks a free one.
+        kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
+        context: The kubeconfig context. Default: the current one.
+        tell: Receives messages.
+    """
+    found = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=tell or _nobody)
+    return found.forward_tensorboard(port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Detect secrets and redact them from text: token formats, names, redaction."""
+"""Detect secrets and redact them from text: token formats, names, redaction.
+
+Entry points: `redaction.redact`, `redaction.looks_secret`.
+"""

@@ -1,14 +1,157 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The SDK's functions: overrides as a list and as a mapping."""
+"""The SDK's functions: one per command, and overrides as a list and as a mapping."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import seatrial
+from seatrial.checkpoints.naming import directory_name
+from seatrial.checkpoints.retention import Policy
+from seatrial.sdk import weights
+from tests.unit.checkpoints.made import make_checkpoint
+from tests.unit.cli.every_command import leaves
 from tests.unit.planning.search.asked import OPEN
+
+FUNCTIONS = {
+    "calibrate": "calibrate",
+    "catalog check": "Catalog",
+    "catalog list": "Catalog",
+    "catalog show": "Catalog",
+    "check": "check",
+    "checkpoints copy": "copy_checkpoint",
+    "checkpoints export": "export_weights",
+    "checkpoints import": "import_weights",
+    "checkpoints list": "list_checkpoints",
+    "checkpoints pin": "pin_checkpoint",
+    "checkpoints prune": "prune_checkpoints",
+    "checkpoints resume-verdict": "resume_verdict",
+    "checkpoints verify": "verify_checkpoints",
+    "data estimate": "estimate_data",
+    "data inspect": "inspect_data",
+    "data prepare": "prepare_data",
+    "data verify": "verify_data",
+    "delete": "delete",
+    "diagnose": "diagnose",
+    "doctor": "doctor",
+    "engines install": "install_engine",
+    "engines list": "list_engines",
+    "engines settings": "engine_settings",
+    "explain": "explain",
+    "forward": "forward",
+    "init": "starter",
+    "launch": "launch",
+    "list": "list_runs",
+    "logs": "logs",
+    "plan": "plan_page",
+    "recipes copy": "recipe",
+    "recipes list": "recipe_names",
+    "recipes show": "recipe",
+    "rehearse": "rehearse",
+    "render": "render",
+    "report": "report",
+    "run": "run_pipeline",
+    "schema": "json_schema",
+    "spec upgrade": "upgrade_spec",
+    "status": "status",
+    "stop": "stop",
+    "validate": "validate",
+    "wait": "wait",
+    "watch": "history",
+}
+"""The function or class of the SDK that does what a command does."""
+OF_OPTIONS = {
+    "checkpoints pin --off": "unpin_checkpoint",
+    "data prepare --on": "prepare_data_on_cluster",
+    "plan --what-if": "sweep_plans",
+    "render --diff": "render_diff",
+}
+"""The same for options that have their own function."""
+
+
+def test_every_command_has_a_function_in_the_sdk() -> None:
+    commands = dict(leaves())
+    assert set(FUNCTIONS) == set(commands)
+    for call, function in {**FUNCTIONS, **OF_OPTIONS}.items():
+        assert function in seatrial.__all__, call
+        assert callable(getattr(seatrial, function))
+    for call in OF_OPTIONS:
+        name, _, option = call.rpartition(" ")
+        assert option in [given for each in commands[name].params for given in each.opts]
+
+
+def test_the_docstring_of_the_package_names_every_function() -> None:
+    document = seatrial.__doc__ or ""
+    for name in seatrial.__all__:
+        if name.islower() and not name.startswith("_"):
+            assert f"{name}(" in document or f"{name}." in document, name
+
+
+def test_checkpoints_are_verified_pinned_pruned_and_copied(tmp_path: Path) -> None:
+    saved, copies = tmp_path / "saved", tmp_path / "copies"
+    for step in (10, 20, 30, 40):
+        make_checkpoint(saved, step, size=500)
+    told: list[tuple[int, int]] = []
+    verified = list(
+        seatrial.verify_checkpoints(
+            saved, watch=lambda _: nullcontext(lambda files, size: told.append((files, size)))
+        )
+    )
+    assert [one.checkpoint.step for one in verified] == [40, 30, 20, 10]
+    assert not any(one.findings or one.is_skipped for one in verified)
+    assert told
+    assert all(one.is_skipped for one in seatrial.verify_checkpoints(saved))
+    with pytest.raises(seatrial.UsageError, match="no checkpoints in"):
+        seatrial.verify_checkpoints(tmp_path)
+    assert seatrial.pin_checkpoint(saved, step=10, why="first").pinned == "first"
+    policy = Policy(last=1)
+    planned = seatrial.prune_checkpoints(saved, policy=policy)
+    assert [one.step for one in planned if not one.kept] == [20]
+    assert len(seatrial.list_checkpoints(saved)) == 4
+    assert seatrial.unpin_checkpoint(saved, step=10).pinned is None
+    seatrial.prune_checkpoints(saved, policy=policy, delete=True)
+    assert [one.step for one in seatrial.list_checkpoints(saved)] == [40, 30]
+    assert seatrial.copy_checkpoint(saved, copies).step == 40
+    assert [one.step for one in seatrial.list_checkpoints(copies)] == [40]
+
+
+def test_weights_are_exported_from_a_directory_or_a_location(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_checkpoint(tmp_path / "saved", 10, size=500)
+    make_checkpoint(tmp_path / "saved", 20, size=500)
+    seen: list[tuple[str, str]] = []
+
+    def export(place: str, directory: str, *_: Any) -> dict[str, Any]:
+        seen.append((place, directory))
+        return {"step": 1}
+
+    monkeypatch.setattr(weights, "export_by_worker", export)
+    monkeypatch.setattr(weights, "worker_python", lambda *_: "python")
+    monkeypatch.setattr(weights, "exchange_of", lambda _: Mock())
+    own = tmp_path / "saved" / directory_name(10)
+    assert seatrial.export_weights(own, tmp_path / "a") == {"step": 1, "is_new": True}
+    seatrial.export_weights(tmp_path / "saved", tmp_path / "b")
+    seatrial.export_weights(tmp_path / "saved", tmp_path / "c", step=10)
+    place = str(tmp_path / "saved")
+    assert seen == [(place, f"iter_{step:07}") for step in (10, 20, 10)]
+
+
+def test_a_code_is_explained_by_its_short_form() -> None:
+    found = seatrial.explain("batch-2")
+    assert found.code == "ST-BATCH-002"
+    assert found.why
+    assert found.sources
+
+
+def test_an_upgrade_writes_nothing_unless_asked_to(spec_file: Path) -> None:
+    before = spec_file.read_text()
+    assert seatrial.upgrade_spec(spec_file, write=True).changes == ()
+    assert spec_file.read_text() == before
 
 
 def test_overrides_are_a_list_or_a_mapping(spec_file: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli import doctor
-from seatrial.cli.doctor import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts, second_engine
+from seatrial.cli.doctor import command
 from seatrial.cli.main import COMMANDS
 from seatrial.errors import MissingExtraError
+from seatrial.sdk import doctor
+from seatrial.sdk.doctor import NEEDED_FOR, SOURCES, Need, kubeconfig, needs, parts, second_engine
 from tests.unit.cli.test_commands import seatrial
 
 INSTALLED: dict[str, tuple[Need, ...]] = dict.fromkeys(NEEDED_FOR, ())
@@ -139,7 +140,7 @@ def test_the_page_fits_80_columns_off_a_terminal(
     monkeypatch.delenv("COLUMNS", raising=False)
     absent = tuple(Need(f"a-package-of-some-length-{i}") for i in range(16))
     monkeypatch.setattr(doctor, "needs", lambda: INSTALLED | {"data": absent})
-    doctor.command()
+    command()
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
     assert "16 packages missing" in said

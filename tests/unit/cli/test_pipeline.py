@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.cli.options import NO_NEXT
 from seatrial.cli.run import app
 from seatrial.errors import ExitCode, MissingExtraError, UsageError
 from seatrial.recipes.shipped import recipe
+from seatrial.reports.terminal import NO_NEXT
 from seatrial.sdk import pipeline
 from seatrial.sdk.pipeline import KEPT, LOCK, Logbook, alone, steps
 from seatrial.spec.loader import load
@@ -224,7 +224,7 @@ def test_a_run_that_has_failed_is_launched_again(
             return self.code
 
     monkeypatch.setattr("subprocess.Popen", Child)
-    monkeypatch.setattr("seatrial.cli.run.require_all", lambda *_: None)
+    monkeypatch.setattr("seatrial.sdk.pipeline.require_all", lambda *_: None)
     first = CliRunner().invoke(app, [str(spec_file)])
     assert first.exit_code == ExitCode.RUN_FAILED
     assert called[-2:] == ["launch", "wait"]

@@ -250,7 +250,7 @@ def test_a_new_volume_is_told_with_its_price_and_one_that_is_there_is_not() -> N
     ],
 )
 def test_the_learning_rate_is_told_in_a_line(given: str, words: str) -> None:
-    assert schedule_words(resolved(f"training.learning_rate={given}")) == words
+    assert ", ".join(schedule_words(resolved(f"training.learning_rate={given}"))) == words
 
 
 def test_learning_rates_are_written_as_in_papers() -> None:
@@ -447,10 +447,11 @@ def test_every_field_may_be_varied(key: str) -> None:
 def test_the_length_names_what_it_is_made_of() -> None:
     length = Duration(34.4 * 86400, 0.3 * 86400, 0.1 * 86400)
     assert length_words(length, 0.1) == (
-        "34.8 days ± 3.5 (training 34.4, saves 0.30, failures 0.10 days)"
+        "34.8 days ± 3.5",
+        ["training 34.4", "saves 0.30", "failures 0.10 days"],
     )
     alone = Duration(7200.0, 0.0, 0.0)
-    assert length_words(alone, 0.1) == "2.00 hours ± 0.2 (training 2.00 hours)"
+    assert length_words(alone, 0.1) == ("2.00 hours ± 0.2", ["training 2.00 hours"])
 
 
 def test_a_run_that_never_ends_is_said(capsys: pytest.CaptureFixture[str]) -> None:

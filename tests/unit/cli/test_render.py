@@ -11,8 +11,9 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from seatrial.cli.render import RECORD, app
+from seatrial.cli.render import app
 from seatrial.errors import FindingsError, UsageError
+from seatrial.sdk.output_files import RECORD
 
 
 def ran(*words: object) -> Any:

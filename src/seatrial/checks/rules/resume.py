@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.checkpoints.setup import Setup
-from seatrial.checkpoints.verdict import Resume, ResumeReason, verdict
+from seatrial.checkpoints.verdict import Resume, ResumeReason, Setting, verdict
 from seatrial.checks.facts import version
 from seatrial.checks.probe_facts import Unknown
 from seatrial.checks.resume_source import (
@@ -22,50 +22,51 @@ from seatrial.codes.resume import ResumeCode
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.layout import Layout
 
-_CODES = {
-    "padded vocab size": ResumeCode.PADDING,
-    "checkpoint format": ResumeCode.FORMAT,
-    "optimizer": ResumeCode.OPTIMIZER,
-    "optimizer sharding": ResumeCode.OPTIMIZER,
-    "precision": ResumeCode.PRECISION,
-    "layout": ResumeCode.LAYOUT,
-    "blend": ResumeCode.BLEND,
-    "split": ResumeCode.SPLIT,
-    "seed": ResumeCode.SEED,
-    "sequence length": ResumeCode.SEQUENCE,
-    "train samples": ResumeCode.LENGTH,
-    "global batch size": ResumeCode.BATCH,
-    "rotary base": ResumeCode.MODEL,
-    "rotary percent": ResumeCode.MODEL,
-    "rotary scaling": ResumeCode.MODEL,
-    "norm epsilon": ResumeCode.MODEL,
-    "data": ResumeCode.CONTENT,
-    "tokenizer": ResumeCode.TOKENIZER,
-    "learning rate": ResumeCode.SCHEDULE,
-    "minimum learning rate": ResumeCode.SCHEDULE,
-    "decay style": ResumeCode.SCHEDULE,
-    "warm-up": ResumeCode.SCHEDULE,
-    "decay": ResumeCode.SCHEDULE,
+_CODES: dict[str, ResumeCode] = {
+    Setting.PADDED_VOCAB_SIZE: ResumeCode.PADDING,
+    Setting.CHECKPOINT_FORMAT: ResumeCode.FORMAT,
+    Setting.OPTIMIZER: ResumeCode.OPTIMIZER,
+    Setting.OPTIMIZER_SHARDING: ResumeCode.OPTIMIZER,
+    Setting.PRECISION: ResumeCode.PRECISION,
+    Setting.LAYOUT: ResumeCode.LAYOUT,
+    Setting.BLEND: ResumeCode.BLEND,
+    Setting.SPLIT: ResumeCode.SPLIT,
+    Setting.SEED: ResumeCode.SEED,
+    Setting.SEQUENCE_LENGTH: ResumeCode.SEQUENCE,
+    Setting.TRAIN_SAMPLES: ResumeCode.LENGTH,
+    Setting.GLOBAL_BATCH_SIZE: ResumeCode.BATCH,
+    Setting.ROTARY_BASE: ResumeCode.MODEL,
+    Setting.ROTARY_PERCENT: ResumeCode.MODEL,
+    Setting.ROTARY_SCALING: ResumeCode.MODEL,
+    Setting.NORM_EPSILON: ResumeCode.MODEL,
+    Setting.SIZES: ResumeCode.CONTENT,
+    Setting.TOKENIZER: ResumeCode.TOKENIZER,
+    Setting.PEAK: ResumeCode.SCHEDULE,
+    Setting.MINIMUM: ResumeCode.SCHEDULE,
+    Setting.STYLE: ResumeCode.SCHEDULE,
+    Setting.WARMUP_SAMPLES: ResumeCode.SCHEDULE,
+    Setting.DECAY_SAMPLES: ResumeCode.SCHEDULE,
 }
 """The code of each reason. Dimensions of the model are not listed and share one code."""
-_FIELDS = {
-    "optimizer": "training.optimizer",
-    "optimizer sharding": "parallelism.sharding",
-    "precision": "training.precision",
-    "blend": "data.sources",
-    "data": "data.sources",
-    "split": "data.split",
-    "seed": "training.seed",
-    "sequence length": "training.sequence_length",
-    "rotary base": "model",
-    "tokenizer": "data.tokenizer",
-    "learning rate": "training.learning_rate.peak",
-    "minimum learning rate": "training.learning_rate.minimum",
-    "decay style": "training.learning_rate.style",
-    "warm-up": "training.learning_rate.warmup",
-    "decay": "training.learning_rate.decay",
+_FIELDS: dict[str, str] = {
+    Setting.OPTIMIZER: "training.optimizer",
+    Setting.OPTIMIZER_SHARDING: "parallelism.sharding",
+    Setting.PRECISION: "training.precision",
+    Setting.BLEND: "data.sources",
+    Setting.SIZES: "data.sources",
+    Setting.SPLIT: "data.split",
+    Setting.SEED: "training.seed",
+    Setting.SEQUENCE_LENGTH: "training.sequence_length",
+    Setting.ROTARY_BASE: "model",
+    Setting.TOKENIZER: "data.tokenizer",
+    Setting.PEAK: "training.learning_rate.peak",
+    Setting.MINIMUM: "training.learning_rate.minimum",
+    Setting.STYLE: "training.learning_rate.style",
+    Setting.WARMUP_SAMPLES: "training.learning_rate.warmup",
+    Setting.DECAY_SAMPLES: "training.learning_rate.decay",
 }
 """The field of each reason. The others concern the checkpoint as a whole."""
+_OF_OPTIMIZER = (Setting.OPTIMIZER, Setting.OPTIMIZER_SHARDING)
 _LENGTHS = ("steps", "samples", "tokens")
 
 
@@ -95,7 +96,7 @@ def judged(situation: Situation) -> Iterator[Checked]:
             "Start a new run from its weights instead: initial_weights.",
             chosen.step,
         )
-        reasons = tuple(each for each in reasons if not each.what.startswith("optimizer"))
+        reasons = tuple(each for each in reasons if each.what not in _OF_OPTIMIZER)
     for reason in shapes[:1] or reasons:
         if _CODES.get(reason.what) is ResumeCode.BATCH:
             # `other_batch` reports it, if the rest is the same.
@@ -116,7 +117,7 @@ def _finding(
         f"{reason.wanted}: {reason.meaning}"
     )
     fix, by = _repair(situation, origin, saved, wanted, reason, field_name)
-    if reason.what == "layout" and reason.outcome is Resume.RESHARDED:
+    if reason.what == Setting.LAYOUT and reason.outcome is Resume.RESHARDED:
         yield situation.note(ResumeCode.RESHARDED, field_name, rule, "No action needed.")
     elif code is ResumeCode.LENGTH and origin.is_parent:
         # A new run may be longer than its parent; from there it has its own data order.
@@ -131,9 +132,9 @@ def _field(
     situation: Situation, origin: ResumeOrigin, saved: Setup, wanted: Setup, reason: ResumeReason
 ) -> str:
     """Return the spec field that a reason concerns."""
-    if reason.what == "layout":
+    if reason.what == Setting.LAYOUT:
         return _layout_field(saved.layout, wanted.layout)
-    if reason.what == "train samples":
+    if reason.what == Setting.TRAIN_SAMPLES:
         return length_field(situation)
     return _FIELDS.get(reason.what, origin.field)
 

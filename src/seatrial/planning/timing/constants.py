@@ -119,6 +119,11 @@ class Measured:
     """Relative deviation of nine of ten of its steps."""
 
 
+_EXPERTS = "; with experts: "
+CALIBRATED = "; calibrated on "
+"""Separators in a provenance. It is one text, because the digests of kept plans contain it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimingConstants:
     """Rates for one accelerator, precision and stack, with their errors."""
@@ -149,6 +154,13 @@ class TimingConstants:
     """The same for rows with experts."""
     measured: Measured | None = None
     """The measured workload of a calibration; None without one."""
+
+    def provenance_of(self, *, experts: bool) -> str:
+        """Return the provenance for models with or without experts."""
+        plain, _, calibrated = self.provenance.partition(CALIBRATED)
+        dense, _, own = plain.partition(_EXPERTS)
+        fitted = own if experts and own else dense
+        return f"{fitted}{CALIBRATED}{calibrated}" if calibrated else fitted
 
     def rates_for(self, workload: Workload) -> Rates:
         """Return the rates of a workload."""
@@ -280,7 +292,7 @@ def constants_for(accelerator: str, precision: Precision, stack: str) -> TimingC
         expert_error=trust.error,
         expert_error_nine_of_ten=trust.nine_of_ten,
         expert_reach=trust.reach,
-        provenance=f"{found.provenance}; with experts: "
+        provenance=f"{found.provenance}{_EXPERTS}"
         + _provenance(experts, accelerator, precision, stack),
     )
 

@@ -62,7 +62,8 @@ def heading(view: RunView, about: Heading, width: int, now: float) -> Text:
     text.append(harmless(about.name), style=STRONG)
     text.append(f"  attempt {about.attempt}", style=DIM)
     text.append(_steps(snapshot.step, snapshot.total_steps))
-    state = _state(view, about, now)
+    quiet = _quiet(view, about, now)
+    state = quiet or _state(about)
     if snapshot.total_steps:
         share = min(1.0, snapshot.step / snapshot.total_steps)
         room = width - text.cell_len - len(state) - 12
@@ -72,7 +73,7 @@ def heading(view: RunView, about: Heading, width: int, now: float) -> Text:
             text.append("━" * full, style=RATE)
             text.append("━" * (room - full), style="#3a424d")
         text.append(f" {percent(share)}", style=STRONG)
-    text.append("  " + state, style=TROUBLE if "quiet" in state else DIM)
+    text.append("  " + state, style=TROUBLE if quiet else DIM)
     text.append("\n")
     text.append(_numbers(view, width))
     return text
@@ -82,12 +83,15 @@ def _steps(step: int, total: int | None) -> str:
     return f"  step {step:,}" + (f" of {total:,}" if total else "")
 
 
-def _state(view: RunView, about: Heading, now: float) -> str:
+def _state(about: Heading) -> str:
     if about.reading:
         return "reading"
-    if not about.live:
-        return "ended"
-    return quiet_words(view, now) or "running"
+    return "running" if about.live else "ended"
+
+
+def _quiet(view: RunView, about: Heading, now: float) -> str:
+    """Format the time since the last event of a live run. Empty if it is short."""
+    return quiet_words(view, now) if about.live and not about.reading else ""
 
 
 def quiet_words(view: RunView, now: float) -> str:

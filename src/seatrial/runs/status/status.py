@@ -50,6 +50,8 @@ class Status:
     """All attempts, in order."""
     message: str = ""
     """The operator's message about a failure."""
+    is_here: bool = False
+    """True if the run is on this host, so that it has no pods."""
 
     @property
     def is_over(self) -> bool:
@@ -62,8 +64,8 @@ class Status:
         return self.state == JobState.SUCCEEDED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status as plain data."""
-        return asdict(self)
+        """Return the status as plain data. `place` contains where the run is."""
+        return {name: value for name, value in asdict(self).items() if name != "is_here"}
 
 
 def status(site: Site, run: str) -> Status:
@@ -100,6 +102,7 @@ def status_here(run: LocalRun) -> Status:
         0,
         ledger.damage,
         ledger.attempts,
+        is_here=True,
     )
 
 

@@ -19,7 +19,7 @@ from megatron.training import training as engine
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.setup import SavedSchedule, Versions
 from seatrial.checkpoints.stopping import StopCode, StopError, stop
-from seatrial.checkpoints.verdict import SCHEDULE_NAMES, Resume, verdict
+from seatrial.checkpoints.verdict import OF_SCHEDULE, Resume, verdict
 from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.version import VERSION
@@ -54,7 +54,7 @@ def follow(
     wanted = setup_from_arguments(vars(engine_args), versions, ranks)
     record = chosen.record
     for reason in verdict(record.setup, wanted).reasons:
-        schedule = reason.what in SCHEDULE_NAMES
+        schedule = reason.what in OF_SCHEDULE
         if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.reset_schedule):
             continue
         rule = (
