@@ -69,7 +69,7 @@ BAD = {
     ),
     "wrong-choice": (
         '[x]\nlike = "p4d.24xlarge"\ncloud = "amazon"\n',
-        ":3 x.cloud: 'amazon' is not a choice here. Use one of: aws, azure, google, local.",
+        ":3 x.cloud: 'amazon' is not a valid choice. Use one of: aws, azure, google, local.",
     ),
     "aliases-no-list": (
         '[x]\nlike = "p4d.24xlarge"\naliases = 5\n',
