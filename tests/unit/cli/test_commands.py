@@ -137,7 +137,7 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("validate", "absent.yaml"), "there is no such file"),
+        (("validate", "absent.yaml"), "the file does not exist"),
         (("validate",), "Missing argument"),
         (("validate", "."), "this is a directory"),
         (("validate", "cluster.nodes=2"), "no spec given"),
@@ -151,9 +151,9 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
             "Did you mean export?",
         ),
         (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),
-        (("check", "absent.yaml"), "there is no such file"),
+        (("check", "absent.yaml"), "the file does not exist"),
         (("explain", "ST-BATCH-999"), "unknown code ST-BATCH-999."),
-        (("plan", "absent.yaml"), "there is no such file"),
+        (("plan", "absent.yaml"), "the file does not exist"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
         (("schema", "-o", "missing/schema.json"), "does not exist. Create it: mkdir -p"),
