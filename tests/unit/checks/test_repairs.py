@@ -64,7 +64,7 @@ def test_a_secret_that_is_given_by_reference_only_leaves_the_variables(catalog: 
     plain = "cluster.env={HF_TOKEN: hf_" + "a" * 30 + ", NCCL_DEBUG: INFO}"
     overrides = (given, plain)
     found = Broken(BASE, "run.yaml", catalog, overrides).again().findings
-    assert "cluster.secrets gives HF_TOKEN already" in found[0].fix
+    assert "cluster.secrets already sets HF_TOKEN" in found[0].fix
     repair = repaired(overrides, SpecCode.SECRET, catalog)
     assert repair == ('cluster.env={"NCCL_DEBUG": "INFO"}',)
     assert not has_errors(check(BASE, "run.yaml", catalog, (*overrides, *repair)).findings)

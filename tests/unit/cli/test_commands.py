@@ -175,7 +175,9 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     assert done.stdout.endswith("next  seatrial plan run.yaml\n")
     seatrial("validate", "run.yaml", cwd=tmp_path)
     machine = ("init", "--profile", "eks", "--node-type", "H100", "--force")
-    assert "Machines with it: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
+    assert (
+        "Node types with this GPU: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
+    )
     again = seatrial("init", cwd=tmp_path, code=2)
     assert "run.yaml exists. Choose another name, or overwrite it with --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)

@@ -352,7 +352,8 @@ REFUSALS = {
     "image-without-tag": (
         ("cluster.image=nope",),
         "ST-PLAN-008 cluster.image: 'nope' is not an image in the catalog, and has no tag or "
-        "digest. Write REPOSITORY:TAG. See: seatrial catalog list images.",
+        "digest. Write REPOSITORY:TAG. To list the names, run seatrial catalog list "
+        "images.",
     ),
     "capacity": (
         ("cluster.storage={tier: fsx-lustre-250, capacity: 2Ti}",),
@@ -367,7 +368,7 @@ REFUSALS = {
     "unknown-node-type": (
         ("cluster.node_type=p9.huge",),
         "ST-PLAN-002 cluster.node_type: there is no node type 'p9.huge' in the catalog. "
-        "See: seatrial catalog list node-types.",
+        "To list the names, run seatrial catalog list node-types.",
     ),
     "processes": (
         ("cluster.processes_per_node=16",),

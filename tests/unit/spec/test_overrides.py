@@ -145,7 +145,8 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         ),
         (
             "data.sources.weight=2",
-            "data.sources is a list, so it has no key weight. Use an item, such as data.sources[0].",
+            "data.sources is a list, so it has no key weight. Use an item, such as "
+            "data.sources[0].",
         ),
         (
             "training.tokens.unit=B",
