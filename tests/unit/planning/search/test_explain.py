@@ -42,7 +42,7 @@ def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word
     assert [cause.lost for cause in causes(other, chosen)] == [word]
     assert loss(chosen, other) == f"{named(other.candidate)} loses 20 % to {word}"
     (found,) = causes(other, chosen)
-    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % by {found.saved}"
+    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % from {found.saved}"
     assert loss(chosen, chosen) == f"{named(chosen.candidate)} is equally fast"
 
 
