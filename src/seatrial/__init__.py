@@ -1,45 +1,45 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Seatrial: a language-model pretraining run from corpus to checkpoint, rehearsed on a CPU first.
+"""Seatrial: a language-model pretraining run from corpus to checkpoint, rehearsed first on a CPU.
 
 ::
 
     load_spec(path, overrides)   the spec in a file
     validate(path, overrides)    spec, plan and notes; raises FindingsError with all errors
-    plan(path, overrides)        the plan of a spec
+    plan(path, overrides)        the plan for a spec
     plan_page(path, overrides)   the plan with its alternatives, budget and findings
-    sweep_plans(paths, what_if)  plans of several specs, or of several values of a field
+    sweep_plans(paths, what_if)  plans for several specs, or for several values of a field
     check(path, overrides, ...)  every rule applied to a run, as a Verdict
-    rehearse(path, overrides)    train a small twin on this host's CPU, with drills
+    rehearse(path, overrides)    train a small twin on this host's CPU, and run drills
     run_pipeline(path, ...)      every step of a run, from corpus to report, resumable
-    prepare_data(path, ...)      raw text to verified Megatron data, resumable
+    prepare_data(path, ...)      convert raw text to verified training data, resumable
     prepare_data_on_cluster(...) the same in the run's cluster, with one pod per task
-    estimate_data(path, ...)     tokens, disk, time and cost of that, from a sample
-    verify_data(where)           the problems of prepared data
+    estimate_data(path, ...)     tokens, disk, time and cost of preparation, from a sample
+    verify_data(where)           the problems in prepared data
     inspect_data(where)          documents and bytes of prepared data
-    render(path, overrides)      the Kubernetes manifests of a run
-    render_diff(path, ...)       what applying them would change in the cluster
-    launch(path, overrides)      submit a run, unless it is already there
+    render(path, overrides)      the Kubernetes manifests for a run
+    render_diff(path, ...)       what applying the manifests would change in the cluster
+    launch(path, overrides)      submit a run, unless it already exists
     status(run, namespace)       the state of a run and the reasons for it
-    logs(run, namespace, ...)    the output of its processes
+    logs(run, namespace, ...)    the output of a run's processes
     wait(run, namespace, ...)    wait for a run to finish
-    stop(run), delete(run)       stop a run; delete it
-    list_runs(namespace)         all runs of a namespace, and of this directory
-    forward(run, namespace)      a local port to a run's TensorBoard
+    stop(run), delete(run)       stop a run; delete a run
+    list_runs(namespace)         all runs in a namespace and in this directory
+    forward(run, namespace)      forward a local port to a run's TensorBoard
     history(run)                 the events of a run, live or from a log
     diagnose(run)                why a run stopped, hangs or is slow
-    report(runs, output)         an HTML report of runs
+    report(runs, output)         an HTML report about runs
     calibrate(path, measured)    fit the planner to measured steps
     list_checkpoints(where)      the checkpoints of a run
-    verify_checkpoint(where)     the problems of a checkpoint
-    verify_checkpoints(where)    the same for all checkpoints of a run, resumable
+    verify_checkpoint(where)     the problems in a checkpoint
+    verify_checkpoints(where)    the problems in all checkpoints of a run, resumable
     prune_checkpoints(where)     delete the checkpoints that the retention policy does not keep
     pin_checkpoint(where)        protect a checkpoint from pruning; unpin_checkpoint(where)
-    copy_checkpoint(where, to)   copy a checkpoint to another location and verify the copy
-    resume_verdict(path, ...)    if a run can resume from a checkpoint
+    copy_checkpoint(where, to)   copy a checkpoint to a different location and verify the copy
+    resume_verdict(path, ...)    whether a run can resume from a checkpoint
     export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
     import_weights(source)       Hugging Face weights as a checkpoint to start from
-    export_mlflow(events, ...)   an event log as a run of MLflow
+    export_mlflow(events, ...)   export an event log as an MLflow run
     starter(wishes, catalog)     a new spec as text, from Wishes
     recipe(name), recipe_names() the specs that ship with Seatrial
     upgrade_spec(path)           a spec in the current format
@@ -49,8 +49,8 @@
     explain(code)                the meaning of a finding's code
     Catalog(directories)         facts with their sources
 
-Errors that a user can fix are raised as SeatrialError. These names are the SDK; only they are
-stable. They are loaded on first use, so that `import seatrial` and the command line start fast.
+Errors that a user can fix are raised as SeatrialError. These names are the SDK; only these names
+are stable. They are loaded on first use, so that `import seatrial` and the command line start fast.
 """
 
 from importlib import import_module
@@ -276,12 +276,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the SDK from its module."""
+    """Load an SDK name from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seatrial' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """List the names of the SDK, for completion and help."""
+    """List the SDK names, for completion and help."""
     return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})

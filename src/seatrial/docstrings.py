@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the docstrings below fields from the source.
 
-Pydantic can read them when it builds a class, but that would parse the source at every start. Here
-it happens only when the docstrings are needed.
+Pydantic can read them when it builds a class, but that would parse the source at every start. This
+module parses the source only when the docstrings are needed.
 """
 
 import ast
@@ -14,7 +14,7 @@ from functools import cache
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstring below each field, for every class of a module."""
+    """Return the docstring below each field, for every class in a module."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     docs: dict[str, dict[str, str]] = {}
     for node in ast.walk(tree):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The errors that users meet, and the exit code of each.
+"""The errors that users see, and the exit code of each.
 
 ::
 
@@ -8,11 +8,11 @@
     ├── FindingsError              1  a spec, a plan or a check reported errors
     │   └── ClusterError           4  a cluster does not respond, or refuses a request
     ├── UsageError                 2  the command line is invalid
-    │   └── NotInCatalogError      2  an unknown name of a catalog entry or recipe
+    │   └── NotInCatalogError      2  a catalog entry or recipe does not exist
     ├── UnreadableError            2  a file is missing, or is not valid text, YAML or TOML
-    ├── StoreError, InputError     1  a store does not respond; an input is invalid
-    ├── OtherDataError             1  the target already has other data
-    ├── TaskFailedError, RayError  1  a task of data preparation, or Ray, fails
+    ├── StoreError, InputError     1  an object store does not respond; an input is invalid
+    ├── OtherDataError             1  the target already contains different data
+    ├── TaskFailedError, RayError  1  a data preparation task, or Ray, fails
     └── MissingExtraError          3  a command needs an extra that is not installed
 
 Any other exception that reaches the command line is a bug in Seatrial and exits with 70.
@@ -49,7 +49,7 @@ class ExitCode(IntEnum):
 
 
 class SeatrialError(Exception):
-    """The base class of errors that a user can fix. The message says how."""
+    """The base class of errors that a user can fix. The message states the fix."""
 
     exit_code: int = ExitCode.FINDINGS
 
@@ -59,7 +59,7 @@ class SeatrialError(Exception):
 
 
 class FindingsError(SeatrialError):
-    """A spec or a plan has errors. `findings` has all of them, and the warnings."""
+    """A spec or a plan has errors. `findings` contains all errors and warnings."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         """Use the findings of severity `error` as the message."""
@@ -69,7 +69,7 @@ class FindingsError(SeatrialError):
 
 
 class UsageError(SeatrialError):
-    """The caller passed something invalid, such as an unknown name."""
+    """The caller passed an invalid argument, such as an unknown name."""
 
     exit_code = ExitCode.USAGE
 
@@ -100,6 +100,6 @@ class MissingExtraError(SeatrialError):
     exit_code = ExitCode.MISSING_EXTRA
 
     def __init__(self, text: str, *, extra: str = "") -> None:
-        """Keep the extra of Seatrial that installs it; empty if another command does."""
+        """Set Seatrial's extra to install; empty if a different command installs the package."""
         self.extra = extra
         super().__init__(text)

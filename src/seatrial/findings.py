@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The finding: how specs, plans, checks and anomalies report problems."""
+"""Findings, with which specs, plans, checks and anomaly detectors report problems."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -13,21 +13,21 @@ class Severity(StrEnum):
     """The importance of a finding for the run."""
 
     ERROR = "error"
-    """The run would fail, or would not do what the spec asks for."""
+    """The run would fail, or would not do what the spec specifies."""
     WARNING = "warning"
     """The run would work, but at a cost or a risk."""
     NOTE = "note"
-    """For information; no action is needed."""
+    """Information; no action is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of a finding: a position in a file, a spec field, or both."""
+    """The location of a finding: a position in a file, a spec field, or both."""
 
     field: str = ""
     """Dotted path of the spec field, such as `training.global_batch_size`."""
     file: str = ""
-    """The file as the user named it."""
+    """The file name as the user wrote it."""
     line: int = 0
     """Line in the file, counted from 1; 0 if unknown."""
     column: int = 0
@@ -52,7 +52,7 @@ class Finding:
     severity: Severity
     """The importance for the run."""
     where: Where
-    """The place in a file or a spec."""
+    """The location in a file or a spec."""
     rule: str
     """What is wrong, as a sentence that states the rule."""
     value: str
@@ -61,7 +61,7 @@ class Finding:
     """The fix, as an instruction."""
 
     def __post_init__(self) -> None:
-        """Redact the texts: findings are printed, written and sent."""
+        """Redact secrets, because findings are printed, written and sent."""
         for name in ("rule", "value", "fix"):
             text = getattr(self, name)
             plain = redact(text) if isinstance(text, str) else text
@@ -69,7 +69,7 @@ class Finding:
                 object.__setattr__(self, name, plain)
 
     def one_line(self) -> str:
-        """Format the finding in one line: where, rule, fix."""
+        """Format the finding on one line: where, rule, fix."""
         place = str(self.where)
         return f"{place}: {self.rule} {self.fix}" if place else f"{self.rule} {self.fix}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def canonical_json(data: Any) -> str:
-    """Encode data as JSON with sorted keys and no spaces, so that equal data give equal text."""
+    """Encode data as JSON with sorted keys and no spaces, so that equal data has equal text."""
     return json.dumps(
         data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Environment variables for libraries that have no other setting.
 
-A program sets its own variables at its start, and those of a child when it starts the child. Any
-other function sets a variable only here, temporarily.
+A program sets its own variables when it starts, and a child's variables when it starts the child.
+Any other function sets variables only temporarily, with this module.
 """
 
 import os

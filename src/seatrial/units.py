@@ -33,7 +33,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _whole(number: str, factor: int, text: str) -> int:
-    """Multiply exactly, in integers, and refuse a result that is not whole."""
+    """Multiply exactly, in integers, and reject a result that is not whole."""
     before, _, after = number.partition(".")
     unit: int = 10 ** len(after)
     product, rest = divmod(int(before + after) * factor, unit)
@@ -43,7 +43,7 @@ def _whole(number: str, factor: int, text: str) -> int:
 
 
 def decimal_quotient(number: float, by: float) -> float:
-    """Divide as decimals: 0.003 / 10 is 0.0003, not 0.00030000000000000003."""
+    """Divide in decimal arithmetic: 0.003 / 10 is 0.0003, not 0.00030000000000000003."""
     return float(Decimal(repr(number)) / Decimal(repr(by)))
 
 

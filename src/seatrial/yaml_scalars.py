@@ -12,14 +12,14 @@ from typing import Any
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 """Strings that need no quotes, unless they are in NOT_TEXT."""
 NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-"""Lower-case words that some parsers do not read as a string."""
+"""Lowercase words that some parsers do not read as strings."""
 _HALVES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 
 
 def scalar(value: Any, plain: re.Pattern[str] = PLAIN) -> str:
     """Format a string, a number, a boolean or an empty collection on one line.
 
-    A string that matches `plain` is not quoted, unless some parser would read another type.
+    A string that matches `plain` is not quoted, unless some parsers would read a different type.
     """
     if isinstance(value, str):
         is_plain = plain.fullmatch(value) is not None and value.lower() not in NOT_TEXT
@@ -40,7 +40,7 @@ def quoted(text: str, *, ascii_only: bool = True) -> str:
     """Quote a string; in ASCII by default, because YAML allows fewer characters than JSON.
 
     JSON writes a character beyond 16 bits as two surrogates, which YAML does not combine. Files
-    that people edit may keep characters that are not ASCII.
+    that users edit may keep non-ASCII characters.
     """
     return _HALVES.sub(_whole, json.dumps(text, ensure_ascii=ascii_only))
 

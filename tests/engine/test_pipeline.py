@@ -109,7 +109,7 @@ def test_a_run_comes_all_the_way(tmp_path: Path) -> None:
     # A batch that cannot be split stops it before the first step.
     spec.write_text(spec_text(tmp_path, batch=7))
     wrong = walk(tmp_path, code=1)
-    assert "7 sequences cannot be split into micro batches of 2" in wrong.stderr
+    assert "7 sequences cannot be split into micro-batches of 2" in wrong.stderr
     spec.write_text(spec_text(tmp_path, batch=8))
 
     clock = Clock()

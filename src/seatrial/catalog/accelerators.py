@@ -25,7 +25,7 @@ class PeakTflops(Facts):
 
 
 class Accelerator(Entry):
-    """One GPU model, in the variant that the node types of the catalog use."""
+    """One GPU model, in the variant that the node types in the catalog use."""
 
     vendor: str
     """Manufacturer."""

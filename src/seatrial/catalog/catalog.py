@@ -62,7 +62,7 @@ class Catalog:
     """Facts by kind and name; entries are validated on access."""
 
     def __init__(self, directories: Iterable[Path] = ()) -> None:
-        """Use the shipped facts and those of each directory; later directories take precedence."""
+        """Use the shipped facts and those in each directory; later directories take precedence."""
         self._own = tuple(directories)
         self._raw: dict[Kind, dict[str, RawEntry]] = {}
 
@@ -91,11 +91,11 @@ class Catalog:
         match = self._nearest(kind, name)
         having = self._machines_with(name) if kind is Kind.NODE_TYPES else []
         meant = self._meant(kind, name) or ([match] if match else [])
-        hint = f"See: seatrial catalog list {kind}."
+        hint = f"To list the names, run seatrial catalog list {kind}."
         if meant:
             hint = f"Did you mean {' or '.join(meant)}?"
         if having:
-            hint = f"Machines with it: {', '.join(having)}."
+            hint = f"Node types with this GPU: {', '.join(having)}."
         raise NotInCatalogError(f"There is no {kind.singular} {name!r} in the catalog.", hint)
 
     def entry(self, kind: Kind, name: str) -> Entry:
@@ -109,23 +109,23 @@ class Catalog:
             raise FindingsError(found) from None
 
     def model(self, name: str) -> ModelPreset:
-        """Return the model preset of that name; raise NotInCatalogError if there is none."""
+        """Return the model preset with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.MODELS, name), ModelPreset)
 
     def accelerator(self, name: str) -> Accelerator:
-        """Return the accelerator of that name; raise NotInCatalogError if there is none."""
+        """Return the accelerator with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.ACCELERATORS, name), Accelerator)
 
     def node_type(self, name: str) -> NodeType:
-        """Return the node type of that name; raise NotInCatalogError if there is none."""
+        """Return the node type with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.NODE_TYPES, name), NodeType)
 
     def fabric(self, name: str) -> Fabric:
-        """Return the fabric of that name; raise NotInCatalogError if there is none."""
+        """Return the fabric with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.FABRICS, name), Fabric)
 
     def storage(self, name: str) -> StorageTier:
-        """Return the storage tier of that name; raise NotInCatalogError if there is none."""
+        """Return the storage tier with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.STORAGE, name), StorageTier)
 
     def image(self, name: str) -> Image:
@@ -137,7 +137,7 @@ class Catalog:
         return _typed(self.entry(Kind.IMAGES, name), Image)
 
     def profile(self, name: str) -> Profile:
-        """Return the cluster profile of that name; raise NotInCatalogError if there is none."""
+        """Return the cluster profile with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.PROFILES, name), Profile)
 
     def check(self) -> list[Finding]:
@@ -167,21 +167,25 @@ class Catalog:
     def _dangling(
         self, kind: Kind, name: str, entry: Entry, readable: set[Kind]
     ) -> Iterable[Finding]:
-        """Yield a finding for each reference of an entry to one that does not exist."""
+        """Yield a finding for each reference from an entry to an entry that does not exist."""
         file = self._entries(kind)[name].file
         for facts, target, wanted in entry.named_entries():
             if target not in readable or self._has(target, wanted):
                 continue
             where = place(file, name, dotted((name, *facts)), facts)
             rule = f"the {kind.singular} {name} refers to the {target.singular} {wanted!r}, "
-            rule += "which the catalog does not have."
+            rule += "which is not in the catalog."
             match = self._nearest(target, wanted)
-            fix = f"Did you mean {match}?" if match else f"See: seatrial catalog list {target}."
+            fix = (
+                f"Did you mean {match}?"
+                if match
+                else f"To list the names, run seatrial catalog list {target}."
+            )
             yield problem(CatalogCode.DANGLING, where, rule, fix, wanted)
         for default, fact, choices in stray_defaults(entry):
             where = place(file, name, dotted((name, fact)), (fact,))
             rule = f"the default {default} of the {kind.singular} {name} is not in its {choices}."
-            fix = f"Add it to {choices}, or choose a default from there."
+            fix = f"Add the default to {choices}, or choose a default from {choices}."
             yield problem(CatalogCode.DANGLING, where, rule, fix, default)
 
     def _has(self, kind: Kind, name: str) -> bool:
@@ -190,12 +194,12 @@ class Catalog:
         return name in entries or any(name in raw.aliases for raw in entries.values())
 
     def _nearest(self, kind: Kind, name: str) -> str | None:
-        """Return the name or alias that a misspelt one most likely means, or None."""
+        """Return the name or alias that a misspelt name most likely means, or None."""
         entries = self._entries(kind)
         return nearest(name, [*entries, *(a for raw in entries.values() for a in raw.aliases)])
 
     def _meant(self, kind: Kind, name: str) -> list[str]:
-        """Return the entries that the name of a cloud or the size of a model may refer to."""
+        """Return the entries that a cloud name or a model size may refer to."""
         entries = self._entries(kind)
         if kind is Kind.PROFILES:
             word = name.lower().replace("_", "-")
@@ -234,7 +238,7 @@ _CLOUD_WORDS = {
     "google": ("gcp", "google", "google-cloud", "gce"),
     "local": ("localhost", "host", "laptop", "cpu", "this-host"),
 }
-"""Words that people write instead of a profile, by the cloud that they mean."""
+"""Words that users write instead of a profile, by the cloud that they refer to."""
 
 
 def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:
@@ -245,7 +249,7 @@ def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:
 
 
 def user_directory() -> Path:
-    """Return the user's catalog directory: SEATRIAL_CATALOG, or below the configuration home."""
+    """Return the user's catalog directory: SEATRIAL_CATALOG, or the default directory."""
     chosen = os.environ.get("SEATRIAL_CATALOG")
     if chosen:
         return Path(chosen).expanduser()
@@ -260,7 +264,7 @@ def default_catalog() -> Catalog:
     # An explicitly named directory must exist; the default one is optional.
     if os.environ.get("SEATRIAL_CATALOG") and not directory.is_dir():
         raise UsageError(
-            f"SEATRIAL_CATALOG names {directory}, which is no directory. "
+            f"SEATRIAL_CATALOG is set to {directory}, which is not a directory. "
             "Correct the path, or unset the variable."
         )
     return Catalog([directory] if directory.is_dir() else [])

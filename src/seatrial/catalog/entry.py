@@ -28,12 +28,12 @@ class Kind(StrEnum):
 
     @property
     def singular(self) -> str:
-        """The name of a single entry of the kind, for messages."""
+        """The singular name of the kind, for messages."""
         return "storage tier" if self is Kind.STORAGE else self.removesuffix("s").replace("-", " ")
 
 
 Reference = tuple[tuple[str | int, ...], Kind, str]
-"""A reference to another entry: the path of the fact, the kind and name of the target."""
+"""A reference to an entry: the path of the fact, and the kind and name of the target."""
 
 
 class Facts(BaseModel):
@@ -43,18 +43,18 @@ class Facts(BaseModel):
 
 
 class Entry(Facts):
-    """One named entry of the catalog, such as a node type."""
+    """One named entry in the catalog, such as a node type."""
 
     title: str
     """Short description for tables."""
     source: str = Field(min_length=8)
     """Source of the facts: a URL, a paper, or `repository@commit path`."""
     sources: dict[str, str] = {}
-    """Sources of individual facts that come from elsewhere, by field name."""
+    """Sources of individual facts that come from a different source, by field name."""
     aliases: tuple[str, ...] = ()
-    """Other names of the entry."""
+    """Other names for the entry."""
     note: str = ""
-    """Caveats to know before you rely on the entry."""
+    """Caveats to consider before you rely on the entry."""
 
     def named_entries(self) -> Iterable[Reference]:
         """Return all references to entries of other kinds."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics: the environment variables that make NCCL use a network, and those to avoid."""
+"""Fabrics: the environment variables that make NCCL use a network, and variables to avoid."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ class VariableToSet(Facts):
     source: str = Field(min_length=8)
     """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """Node types that this applies to; if empty, all with the fabric."""
+    """Node types that this applies to; if empty, all node types with the fabric."""
 
 
 class VariableToAvoid(Facts):
@@ -30,13 +30,13 @@ class VariableToAvoid(Facts):
     name: str
     """Name of the variable; a trailing `*` matches all variables with this prefix."""
     value: str = ""
-    """Value that causes problems; if empty, any value does."""
+    """Value that causes problems; if empty, any value causes problems."""
     why: str = Field(min_length=8)
     """Problem that the variable causes."""
     source: str = Field(min_length=8)
     """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """Node types that this applies to; if empty, all with the fabric."""
+    """Node types that this applies to; if empty, all node types with the fabric."""
 
 
 class HostPath(Facts):
@@ -51,7 +51,7 @@ class HostPath(Facts):
     source: str = Field(min_length=8)
     """Source of this fact."""
     node_types: tuple[str, ...] = ()
-    """Node types that this applies to; if empty, all with the fabric."""
+    """Node types that this applies to; if empty, all node types with the fabric."""
 
 
 class Fabric(Entry):
@@ -70,13 +70,13 @@ class Fabric(Entry):
     host_paths: tuple[HostPath, ...] = ()
     """Host directories that pods mount."""
     device_glob: str = ""
-    """Glob of the device paths in a pod, one path per device; empty if there are no devices."""
+    """Glob pattern for the device paths in a pod, one path per device; empty without devices."""
     daemon: str = ""
     """Daemon that must run next to the processes in every pod; empty if none is needed."""
 
     @property
     def comes_with_node(self) -> bool:
-        """True if the libraries are on the node and pods load them from there."""
+        """True if pods load the fabric's libraries from the node."""
         return any(variable.name == "LD_LIBRARY_PATH" for variable in self.environment)
 
     def named_entries(self) -> Iterable[Reference]:

@@ -15,11 +15,11 @@ class Image(Entry):
     reference: str = Field(pattern=r"^[a-z0-9][a-z0-9./_-]*:[A-Za-z0-9._-]+$")
     """Repository and version tag; `latest` only if `floating` is true."""
     floating: bool = False
-    """True if the tag moves with every build, because no source states a fixed one."""
+    """True if the tag moves with every build, because no source states a fixed tag."""
     digest: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
     """Content digest; empty if unknown."""
     engine: str
-    """The training engine in the image, or the one that a run installs into it."""
+    """The training engine in the image, or the engine that a run installs into it."""
     engine_version: str = ""
     """Version of the engine in the image; empty if the image does not include it."""
     engine_included: bool
@@ -44,7 +44,7 @@ class Image(Entry):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The equivalent references of this image, without the host name of Docker Hub."""
+        """The equivalent references to this image, without Docker Hub's host name."""
         tagged = self.reference.removeprefix("docker.io/")
         repository = tagged.rpartition(":")[0]
         return (tagged, f"{repository}@{self.digest}") if self.digest else (tagged,)

@@ -29,8 +29,8 @@ class ModelPreset(Entry):
     ep_size: PositiveInt = 1
     """Expert-parallel size of the published layout."""
     global_batch_size: PositiveInt | None = None
-    """Global batch size of the published training in sequences, if stated."""
+    """Global batch size of the published training run in sequences, if stated."""
     learning_rate: PositiveFloat | None = None
-    """Peak learning rate of the published training, if stated."""
+    """Peak learning rate of the published training run, if stated."""
     engine: str = DEFAULT_ENGINE
     """The engine that trains the model."""

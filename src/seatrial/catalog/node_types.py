@@ -38,12 +38,12 @@ class Price(Facts):
 
 
 class NodeType(Entry):
-    """One machine type of a cloud."""
+    """One machine type in a cloud."""
 
     cloud: Cloud
     """Cloud provider."""
     accelerator: str
-    """Name of the GPU in the catalog; empty for a node without GPUs."""
+    """GPU, by its name in the catalog; empty for a node without GPUs."""
     gpus: NonNegativeInt
     """GPUs per node."""
     link_domain_gpus: NonNegativeInt
@@ -53,7 +53,7 @@ class NodeType(Entry):
     memory_gib: PositiveFloat
     """Main memory per node, GiB."""
     fabric: str
-    """Name of the network between nodes in the catalog; `none` for plain Ethernet."""
+    """Network between nodes, by its name in the catalog; `none` for plain Ethernet."""
     nics: NonNegativeInt
     """Network interfaces that the fabric uses."""
     network_gbit_s: NonNegativeFloat

@@ -13,7 +13,7 @@ from seatrial.spec.cluster import Operator
 
 
 class Toleration(Facts):
-    """A toleration for a taint of the GPU nodes."""
+    """A toleration for a taint on the GPU nodes."""
 
     key: str
     """Key of the taint."""
@@ -35,9 +35,9 @@ class Profile(Entry):
     default_node_type: str
     """Node type that `seatrial init` proposes."""
     node_types: tuple[str, ...]
-    """Node types that such a cluster can have, including those of `extra_node_types`."""
+    """Node types that such a cluster can have, including those in `extra_node_types`."""
     extra_node_types: tuple[str, ...] = ()
-    """Node types that your own catalog adds to those of a shipped profile."""
+    """Node types that your own catalog adds to the node types of a shipped profile."""
     default_storage: str
     """Storage tier that `seatrial init` proposes."""
     storage: tuple[str, ...]
@@ -49,15 +49,15 @@ class Profile(Entry):
     node_type_label: str
     """Node label that contains the node type; empty without Kubernetes."""
     node_labels: dict[str, str] = {}
-    """Other labels, with values, that a node must have for a run."""
+    """Other labels, with values, that a node must have to run the pods."""
     tolerations: tuple[Toleration, ...] = ()
-    """Tolerations of the pods, for taints of GPU nodes."""
+    """Tolerations of the pods, for taints on GPU nodes."""
     network_interface: str = ""
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
     auto_resume: bool = False
-    """True if the cluster replaces faulty nodes of a PyTorchJob that is annotated for it."""
+    """True if the cluster replaces faulty nodes of a PyTorchJob with the right annotation."""
     zone_label: str = "topology.kubernetes.io/zone"
-    """Node label of the failure domain."""
+    """Node label that contains the failure domain."""
 
     @model_validator(mode="before")
     @classmethod

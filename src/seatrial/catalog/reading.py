@@ -24,7 +24,7 @@ _PART = re.compile(_KEY)
 
 @cache
 def _places(file: Path, changed: int) -> dict[tuple[str, ...], int]:
-    """Return the first line of every table and fact of a file, by its keys."""
+    """Return the first line of every table and fact in a file, by its keys."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -58,7 +58,7 @@ _TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
-    """An entry as merged from its files, before validation."""
+    """An entry merged from its files, before validation."""
 
     facts: dict[str, Any]
     """The merged tables."""
@@ -67,7 +67,7 @@ class RawEntry:
 
     @property
     def aliases(self) -> list[str]:
-        """The aliases of the entry; validation rejects anything but a list of strings later."""
+        """The aliases of the entry; validation later rejects anything but a list of strings."""
         given = self.facts.get("aliases")
         return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
 
@@ -103,7 +103,7 @@ def read_kind(
 def missing_directories(directories: Iterable[Path]) -> list[Finding]:
     """Return a warning for each directory that does not exist."""
     rule = "the directory does not exist, so only the shipped catalog is used."
-    fix = "Create it, or correct SEATRIAL_CATALOG."
+    fix = "Create the directory, or correct SEATRIAL_CATALOG."
     return [
         Finding(CatalogCode.DIRECTORY, Severity.WARNING, Where(file=str(directory)), rule, "", fix)
         for directory in directories
@@ -112,24 +112,24 @@ def missing_directories(directories: Iterable[Path]) -> list[Finding]:
 
 
 def stray_files(directories: Iterable[Path], kinds: Iterable[str]) -> list[Finding]:
-    """Return a finding for each file that would be ignored or hidden by another."""
+    """Return a finding for each file that would be ignored or hidden by a different file."""
     kinds = list(kinds)
     files = (file for directory in directories for file in sorted(directory.glob("*.toml")))
     return [finding for file in files for finding in _stray(file, kinds)]
 
 
 def _stray(file: Path, kinds: list[str]) -> list[Finding]:
-    """Return a finding if the file is of no known kind, or one of two of the same kind."""
+    """Return a finding if the file has no known kind, or if a second file has the same kind."""
     names = [name for kind in kinds for name in file_names(kind)]
     if file.name not in names:
         near = nearest(file.stem, [name.removesuffix(".toml") for name in names])
-        fix = f"Rename it to {near}.toml." if near else f"The files are: {', '.join(names)}."
-        rule = "the file name is not a kind of catalog entry, so the file is not read."
+        fix = f"Rename it to {near}.toml." if near else f"Use one of: {', '.join(names)}."
+        rule = "the file name does not match a kind of catalog entry, so the file is not read."
         return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
     other = file.with_name(file.name.replace("-", "_"))
     if other != file and other.exists():
-        rule = f"{other.name} exists too, and is of the same kind."
-        fix = "Put all entries into one of them."
+        rule = f"{other.name} exists too, and has the same kind of entries."
+        fix = "Put all entries into one of the two files."
         return [problem(CatalogCode.DIRECTORY, Where(file=str(file), line=1), rule, fix)]
     return []
 
@@ -150,7 +150,7 @@ def _read(file: Path) -> dict[str, Any]:
                 CatalogCode.UNREADABLE,
                 Where("", str(file), line, column),
                 f"the catalog file cannot be read: {_TOML_PLACE.sub('', reason)}.",
-                "Fix it, or move it out of the catalog directory.",
+                "Fix the file, or move it out of the catalog directory.",
             )
         ) from None
 
@@ -159,7 +159,7 @@ def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Find
     """Return a finding if the entry is not a table, or if TOML split its name at the dots."""
     if not isinstance(facts, dict):
         rule = "every entry must be a table with its own name."
-        fix = "Start a [NAME] table and put its fields below it."
+        fix = "Start a [NAME] table, and put its fields below it."
         return problem(CatalogCode.INVALID, place(file, name, name), rule, fix)
     parts, inner = [name], facts
     while known and inner and all(isinstance(value, dict) for value in inner.values()):
@@ -170,13 +170,13 @@ def _no_entry(name: str, facts: Any, known: Collection[str], file: Path) -> Find
         inner = inner[part]
     if len(parts) == 1:
         return None
-    rule = f"TOML takes the dots in [{'.'.join(parts)}] for tables inside tables."
+    rule = f"TOML reads the dots in [{'.'.join(parts)}] as nested tables."
     fix = f'Put the name in quotes: ["{".".join(parts)}"].'
     return problem(CatalogCode.INVALID, place(file, name, ".".join(parts)), rule, fix)
 
 
 def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
-    """Return a finding if `like` names an entry that does not exist, or leads in a circle."""
+    """Return a finding if `like` names an entry that does not exist, or forms a cycle."""
     raw, trail = entries[name], [name]
     while (model := entries[trail[-1]].facts.get(_LIKE)) is not None:
         if not isinstance(model, str) or model not in entries:
@@ -184,12 +184,12 @@ def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
                 # The finding about the intermediate entry is enough.
                 return []
             near = nearest(model, entries) if isinstance(model, str) else None
-            rule = f"there is no {shown(model)} to be like."
-            fix = f"Did you mean {near}?" if near else "Name an entry of the same kind."
+            rule = f"like names {shown(model)}, which does not exist."
+            fix = f"Did you mean {near}?" if near else "Use the name of an entry of the same kind."
             return [_like_finding(name, raw.file, rule, fix)]
         if model in trail:
             circle = " -> ".join([*trail, model])
-            fix = "Define one of them without like."
+            fix = "Define one of these entries without like."
             return [_like_finding(name, raw.file, f"like forms a cycle: {circle}.", fix)]
         trail.append(model)
     return []
@@ -201,7 +201,7 @@ def _like_finding(name: str, file: Path, rule: str, fix: str) -> Finding:
 
 
 def _facts(name: str, entries: dict[str, RawEntry]) -> dict[str, Any]:
-    """Return the facts of an entry, merged over those of the entry that it is `like`."""
+    """Return the facts of an entry, merged over the facts of the entry that `like` names."""
     own = {key: value for key, value in entries[name].facts.items() if key != _LIKE}
     model = entries[name].facts.get(_LIKE)
     if model is None:

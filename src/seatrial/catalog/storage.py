@@ -20,14 +20,14 @@ class StorageKind(StrEnum):
     NFS = "nfs"
     """A network file system backed by one server or service."""
     DISK = "disk"
-    """A local disk of the node, not shared."""
+    """A local disk on the node, not shared."""
 
 
 class StoragePrice(Facts):
-    """A list price of capacity."""
+    """A list price for capacity."""
 
     usd_per_gib_month: NonNegativeFloat
-    """US dollars per GiB and month."""
+    """US dollars per GiB per month."""
     as_of: str
     """Day or month in which the source stated the price."""
     region: str
@@ -52,11 +52,11 @@ class StorageTier(Entry):
     step_tib: PositiveFloat | None = None
     """Capacity increment, TiB; not set if any size is possible."""
     max_tib: PositiveFloat | None = None
-    """Maximum capacity without a request to the provider, TiB."""
+    """Maximum capacity without a quota increase, TiB."""
     csi_driver: str
-    """Kubernetes CSI driver that mounts it; empty for a plain local path."""
+    """Kubernetes CSI driver that mounts the volume; empty for a plain local path."""
     storage_class: str
-    """Storage class of a claim: the driver's, or the one that Seatrial's chart creates."""
+    """Storage class of a PVC: the driver's, or the class that Seatrial's chart creates."""
     storage_class_parameters: dict[str, str] = {}
     """Parameters of the storage class for dynamic provisioning."""
     mount_options: tuple[str, ...] = ()
@@ -70,4 +70,4 @@ class StorageTier(Entry):
     pod_annotations: dict[str, str] = {}
     """Annotations that pods need to mount the volume."""
     price: StoragePrice | None = None
-    """List price of capacity, if one is published."""
+    """List price for capacity, if one is published."""

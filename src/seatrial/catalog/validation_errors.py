@@ -51,14 +51,14 @@ def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple
     fact = str(facts[-1]) if facts else ""
     around = _model_at(entry, facts[:-1])
     doc = field_docs(around).get(fact, "") if around else ""
-    expected = f"Expected: {doc}" if doc else "Correct it in the file."
+    expected = f"Expected: {doc}" if doc else "Correct the value in the file."
     value = shown(detail["input"], facts)
     if mistake == "extra_forbidden":
         whose = kind if len(facts) == 1 else dotted(facts[:-1])
         known = ", ".join(around.model_fields) if around else ""
-        return "there is no such fact.", f"The facts of {whose} are: {known}."
+        return f"{fact} is not a known fact.", f"The facts of {whose} are: {known}."
     if mistake == "missing":
-        return f"{fact} is required and missing.", f"Add {fact}: {doc}" if doc else f"Add {fact}."
+        return f"{fact} is required but missing.", f"Add {fact}: {doc}" if doc else f"Add {fact}."
     if mistake == "string_too_short":
         return _too_short(fact, value, context["min_length"])
     if mistake in _TYPES:
@@ -68,17 +68,17 @@ def _explained(detail: ErrorDetails, kind: str, entry: type[BaseModel]) -> tuple
         return f"must be {_LIMITS[limit]} {context[limit]}, not {value}.", expected
     if mistake in ("enum", "literal_error"):
         choices = str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")
-        return f"{value} is not a choice here.", f"Use one of: {choices}."
+        return f"{value} is not a valid choice.", f"Use one of: {choices}."
     if mistake == "string_pattern_mismatch":
-        return f"{value} does not have the right form.", expected
+        return f"{value} does not have the right format.", expected
     if mistake == "seatrial_rule":
         return str(context["rule"]), str(context["fix"])
-    return f"{value} cannot be used here: {detail['msg']}.", expected
+    return f"{value} is not valid: {detail['msg']}.", expected
 
 
 def _too_short(fact: str, value: str, least: int) -> tuple[str, str]:
     if fact == "source":
-        fix = f"Say where it comes from, in at least {least} characters."
+        fix = f"State the source in at least {least} characters."
         return f"{value} is too short for a source.", fix
     return f"{value} is too short.", f"Write at least {least} characters."
 

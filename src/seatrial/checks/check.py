@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies every rule to one run, and reports the findings and which rules ran."""
+"""Applies every rule to a run, and reports the findings and which rules ran."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -78,25 +78,25 @@ BEFORE: dict[str, tuple[type[StrEnum], ...]] = {
     "plan": (PlanCode, EngineCode),
     "manifests": (RenderCode,),
 }
-"""The codes that are checked before the rules: reading, planning, rendering."""
+"""The codes that are checked before the rules, while a spec is read, planned and rendered."""
 
 
 def codes_of(scope: Scope) -> tuple[str, ...]:
-    """Return the codes of one scope, without duplicates."""
+    """Return the codes in one scope, without duplicates."""
     return tuple(
         dict.fromkeys(code for rule in RULES if rule.scope is scope for code in rule.codes)
     )
 
 
 def codes_before(part: str) -> tuple[str, ...]:
-    """Return the codes of a part that is checked before the rules."""
+    """Return the codes for a part that is checked before the rules."""
     return tuple(str(code) for enum in BEFORE[part] for code in enum)
 
 
 Planner = Callable[[LoadedSpec], PlannedRun]
-"""Plans a run. The default is the planner; commands use the kept plan."""
+"""Plans a run. The default is the planner; commands use the stored plan."""
 NO_DATA = "data not checked: --data"
-UNSEEN = "not readable from this host"
+UNSEEN = "inputs not readable from this host"
 NO_CHECKPOINT = "no checkpoint on this host"
 NO_CLUSTER = "cluster not checked: --cluster"
 NO_ANSWER = "cluster not reachable"
@@ -118,7 +118,7 @@ class Verdict:
     not_run: dict[str, int]
     """The number of rules that did not run, by reason."""
     situation: Situation | None = None
-    """The input of the rules; `None` without a plan."""
+    """The input of the rules; `None` if there is no plan."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -126,16 +126,16 @@ class Verdict:
         return tuple(found.finding for found in self.checked)
 
     def without(self, reason: str, rules: int) -> "Verdict":
-        """Return a copy with rules that did not run for another reason."""
+        """Return a copy that counts more rules as not run, for a different reason."""
         return replace(self, not_run=self.not_run | {reason: rules})
 
     def unanswered(self, reason: str = NO_CLUSTER, instead: str = NO_ANSWER) -> "Verdict":
-        """Return a copy in which a reason is replaced, such as for an unreachable cluster."""
+        """Return a copy with one reason replaced, for example if the cluster is unreachable."""
         reasons = {instead if why == reason else why: n for why, n in self.not_run.items()}
         return replace(self, not_run=reasons)
 
     def adding(self, more: Iterable[Checked]) -> "Verdict":
-        """Return a copy with the findings of one more rule."""
+        """Return a copy with the findings from one more rule."""
         applied = self.applied | {CheckCode.REFUSED}
         return replace(self, checked=(*self.checked, *more), applied=applied)
 
@@ -161,17 +161,17 @@ def check(
     cluster: ClusterFacts | None = None,
     planner: Planner | None = None,
 ) -> Verdict:
-    """Apply every rule to the spec in a text.
+    """Apply every rule to the text of a spec.
 
     Args:
-        text: The spec.
-        file: The file name for findings.
+        text: The text of the spec.
+        file: The file name to show in findings.
         catalog: The catalog.
         overrides: Fields to override.
         data: Reads data; `None` to skip rules about data.
         checkpoints: Reads checkpoints; `None` to skip rules about checkpoints.
         cluster: Facts about the cluster; `None` to skip rules about the cluster.
-        planner: Makes the plan.
+        planner: Creates the plan.
     """
     try:
         loaded = loads(text, file, tuple(overrides))
@@ -200,7 +200,7 @@ def _of_rules() -> list[str]:
 
 
 def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
-    """Return the verdict on a run that has a plan."""
+    """Return the verdict for a run that has a plan."""
     applied = [*codes_before("spec"), *codes_before("plan")]
     left_out: dict[str, int] = {}
     rendered = False
@@ -252,7 +252,7 @@ def launch_refusals(situation: Situation) -> list[Finding]:
 
 
 def manifest_findings(situation: Situation) -> list[Finding]:
-    """Return the findings of rendering about the run, its data preparation and its volume."""
+    """Return the findings from rendering the run, its data preparation and its volume."""
     plan, where = situation.plan, situation.loaded.where
     try:
         made = render(plan, situation.catalog, Part.RUN, Attempt(), where)
@@ -261,7 +261,7 @@ def manifest_findings(situation: Situation) -> list[Finding]:
     scene = scene_of(plan, situation.catalog, Attempt())
     found = [*made.findings, *data_findings(scene, where)]
     if situation.cluster is not None:
-        # The cluster rules check whether an administrator has created these.
+        # The cluster rules check whether an administrator has created these objects.
         return [each for each in found if each.code != RenderCode.WORKER_LOCK]
     return found + [replace(each, severity=Severity.NOTE) for each in class_findings(scene, where)]
 

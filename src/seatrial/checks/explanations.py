@@ -14,19 +14,19 @@ from seatrial.naming import nearest
 
 FILES = ("explanations.toml", "cluster_explanations.toml", "spec_explanations.toml")
 """The files with explanations: rules of the check, rules about clusters and checkpoints, and
-findings of reading, planning and rendering a spec."""
+findings from reading, planning and rendering a spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The background of a code."""
+    """The explanation of a code."""
 
     why: str
     """What happens if the finding is ignored, and when."""
     do: str
-    """How to fix it, if the finding itself does not state everything."""
+    """How to fix the problem, if the finding itself does not state everything."""
     sources: tuple[str, ...]
-    """The sources: a thread, a document, a file at a commit."""
+    """Each source is a thread, a document or a file at a commit."""
 
 
 @cache

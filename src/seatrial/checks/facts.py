@@ -18,30 +18,30 @@ _DIGITS_OF_CUDA = 2
 _PARTS_OF_RELEASE = 2
 """A tag such as 25.11.01 is a patch of 25.11."""
 _SOFTWARE = ("engine", "torch", "cuda", "nccl")
-"""Software whose version a release may state."""
+"""Software whose version may be listed for a release."""
 
 
 class Harm(StrEnum):
     """Why a variable should not be set."""
 
     DEBUGGING = "debugging"
-    """It is meant for debugging."""
+    """The variable is meant for debugging."""
     SLOWING = "slowing"
-    """It disables a fast path."""
+    """The variable disables a fast path."""
     DEVICES = "devices"
-    """It hides GPUs."""
+    """The variable hides GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class HarmfulVariable:
-    """A variable that causes problems on any fabric."""
+    """A variable that causes problems, on any fabric unless `fabrics` lists some."""
 
     name: str
     kind: Harm
     values: tuple[str, ...]
     """The harmful values, in lower case; empty for any value."""
     why: str
-    """Its effect, as the end of a sentence."""
+    """The effect of the variable, as the end of a sentence."""
     source: str
     """The source of this fact."""
     needs_rdma: bool = False
@@ -62,7 +62,7 @@ class Elsewhere:
     fabrics: tuple[str, ...]
     """The fabrics on which they have no effect."""
     why: str
-    """Why not, as the end of a sentence."""
+    """Why they have no effect there, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Inside:
     engine: Version = ()
     """Version of Megatron."""
     torch: Version = ()
-    """Version of PyTorch inside."""
+    """Version of PyTorch."""
     cuda: Version = ()
     """Version of CUDA."""
     nccl: Version = ()
@@ -87,7 +87,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Vulnerabilities of versions of some software."""
+    """Vulnerabilities in a range of software versions."""
 
     software: str
     """`engine` or `torch`."""
@@ -154,7 +154,7 @@ def _versions() -> dict[str, Any]:
 
 
 def version(text: str) -> Version:
-    """Parse the numbers at the start of a version."""
+    """Parse the numbers at the start of a version string."""
     match = re.match(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
@@ -181,9 +181,9 @@ def inside_reference(reference: str) -> Inside:
 
 
 def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
-    """Return the versions in the release of a tag, regardless of its patch level.
+    """Return the software versions in the release with this tag, regardless of its patch level.
 
-    Releases are ordered: for one that is not listed, the versions of the next one are upper bounds.
+    Releases are ordered: if one is not listed, the versions in the next one are upper bounds.
     """
     for release in releases if tag else ():
         listed, asked = version(release["tag"]), tag[:_PARTS_OF_RELEASE]
@@ -194,7 +194,7 @@ def _release(releases: list[dict[str, str]], tag: Version) -> Inside:
 
 
 def torch_range(engine: str) -> tuple[Version, Version]:
-    """Return the first PyTorch that an engine supports and the first it does not; () for none."""
+    """Return an engine's first supported PyTorch and the first unsupported one; () for no bound."""
     known = _versions()["engines"].get(engine, {})
     return version(known.get("torch_from", "")), version(known.get("torch_below", ""))
 
@@ -214,7 +214,7 @@ def holes() -> tuple[Hole, ...]:
 
 
 def cuda_for(architecture: str) -> Version:
-    """Return the first CUDA version for a generation of GPUs; () if unknown."""
+    """Return the first CUDA version that supports a GPU generation; () if unknown."""
     for found in _versions()["generations"]:
         if found["architecture"].lower() == architecture.lower():
             return version(found["cuda_from"])
@@ -223,15 +223,15 @@ def cuda_for(architecture: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """NCCL versions on a fabric with a generation of GPUs; empty if unknown."""
+    """NCCL versions on a fabric with a GPU generation; empty if unknown."""
 
     fails: Version = ()
-    """The newest NCCL that is known not to work."""
+    """The newest NCCL version that is known not to work."""
     works: Version = ()
 
 
 def nccl_for(fabric: str, architecture: str) -> Network:
-    """Return the NCCL versions that fail and work on a fabric with a generation of GPUs."""
+    """Return which NCCL versions fail and which work on a fabric with a GPU generation."""
     for found in _versions()["networks"]:
         if (found["fabric"], found["architecture"].lower()) == (fabric, architecture.lower()):
             return Network(version(found["nccl_fails"]), version(found["nccl_works"]))

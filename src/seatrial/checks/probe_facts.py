@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about tokenizers, prepared data, corpora and checkpoints, whichever probe reads them."""
+"""Facts that probes read about tokenizers, prepared data, corpora and checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ class Unknown(StrEnum):
     """Why there are no facts."""
 
     ABSENT = "absent"
-    """It does not exist."""
+    """The input does not exist."""
     UNSEEN = "unseen"
-    """It cannot be read from this host, or with the installed packages."""
+    """The input cannot be read from this host, or with the installed packages."""
     UNREADABLE = "unreadable"
-    """It exists, and has another format."""
+    """The input exists but has a different format."""
     NO_BIN = "no bin"
     """Only the `.idx` of a prepared pair exists."""
     NO_IDX = "no idx"
@@ -34,7 +34,7 @@ class TokenizerFacts:
     fingerprint: str = ""
     """Digest of its file; empty if unknown."""
     unstated_end: str = ""
-    """The end token that only data preparation infers; empty if training knows one too."""
+    """The end token that only data preparation infers; empty if training finds one too."""
     names_class: bool = True
     """True if the files next to it name the tokenizer class."""
 
@@ -56,23 +56,23 @@ class PairFacts:
     """Sequences. Each is a document, unless documents were split into sentences."""
     documents: int
     tokens: int
-    """All tokens, as counted by the index."""
+    """Number of tokens according to the index."""
     token_bytes: int
-    """Bytes of a token, usually 2 or 4."""
+    """Bytes per token, usually 2 or 4."""
     bin_bytes: int
     """Size of the `.bin`."""
     idx_bytes: int
     """Size of the `.idx`."""
     begins_with: str = ""
-    """The start of the index if it is not Megatron's header; the counts are invalid then."""
+    """The start of the index if it is not Megatron's header; the counts are then invalid."""
     wrong_pointer: Pointer | None = None
     """The first wrong offset."""
     tokenizer: str = ""
-    """The tokenizer that it was prepared with; empty if unknown."""
+    """The tokenizer that the pair was prepared with; empty if unknown."""
     fingerprint: str = ""
     """Digest of that tokenizer's file; empty if unknown."""
     largest_id: int | None = None
-    """The largest id found; `None` if the tokens were not read."""
+    """The largest token ID found; `None` if the tokens were not read."""
     ends_documents: bool | None = None
     """True if documents end with the end-of-document token; `None` if not read."""
     index_version: int = 1
@@ -84,9 +84,9 @@ class SplitFacts:
     """An MDS split."""
 
     samples: int
-    """Samples of all shards, as counted by the index."""
+    """Number of samples in all shards according to the index."""
     length: int | None = None
-    """Tokens of a sample; `None` if not read."""
+    """Tokens per sample; `None` if not read."""
     absent: str = ""
     """The first shard in the index that does not exist."""
     other_size: str = ""
@@ -98,28 +98,28 @@ class CorpusFacts:
     """Raw text."""
 
     files: tuple[str, ...]
-    """All paths below the address, or the first ones."""
+    """The paths below the address; only the first ones if there are many."""
     taken: int
-    """Number of files that the source uses, by its pattern or, without one, by their names."""
+    """Number of files that match the source's pattern or, without one, a supported file name."""
     fields: tuple[str, ...] = ()
     """Fields of a document; empty if none was read."""
     other_fields: tuple[str, ...] = ()
     """The fields that are not text."""
     unreadable: str = ""
-    """Why its documents cannot be read, as the start of a sentence; empty if they can."""
+    """Why the documents cannot be read, as the start of a sentence; empty if they can."""
     rough_tokens: int = 0
-    """Tokens of the files that the source uses, estimated from their stored sizes; 0 if unknown."""
+    """Tokens in the files that the source uses, estimated from their stored sizes; 0 if unknown."""
 
 
 class DataProbe(Protocol):
-    """Reads data: from files, or from a description in a test."""
+    """Reads data from files or, in a test, from a description."""
 
     def tokenizer(self, address: str) -> TokenizerFacts | Unknown:
         """Return the tokenizer at an address."""
         ...
 
     def pair(self, prefix: str) -> PairFacts | Unknown:
-        """Return the prepared pair of a prefix."""
+        """Return the prepared pair with a prefix."""
         ...
 
     def split(self, directory: str) -> SplitFacts | Unknown:
@@ -131,11 +131,11 @@ class DataProbe(Protocol):
         ...
 
     def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
-        """Training tokens of each source of the data set at a location; empty if there is none."""
+        """Return the training tokens of each source at a data location; empty if there are none."""
         ...
 
     def pairs_near(self, prefix: str) -> Sequence[str]:
-        """Return the prefixes of prepared pairs near another one, the likeliest first."""
+        """Return the prefixes of prepared pairs near this prefix, the most likely first."""
         ...
 
 
@@ -144,13 +144,13 @@ class SavedFacts:
     step: int
     """The step after which it was saved."""
     setup: Setup | None
-    """The setup in its record; `None` without a readable record."""
+    """The setup in the record; `None` if there is no readable record."""
     consumed_samples: int = 0
-    """Sequences that were trained on up to this step."""
+    """Number of sequences that were trained on up to this step."""
     recorded: bool = True
-    """True if it has a record. Interrupted saves and saves of other tools have none."""
+    """True if it has a record. Interrupted saves, and saves by other tools, have none."""
     has_optimizer: bool = True
-    """True if it has optimizer state, or if that was not read."""
+    """True if it has optimizer state, or if the tensor list was not read."""
 
     @property
     def whole(self) -> bool:
@@ -163,9 +163,9 @@ class PlaceFacts:
     """The checkpoints in one location."""
 
     saved: tuple[SavedFacts, ...]
-    """All checkpoints, the newest first."""
+    """All checkpoints, newest first."""
     tracked: int | None = None
-    """The step in the engine's tracker file; `None` without one."""
+    """The step in the engine's tracker file; `None` if there is no such file."""
 
     @property
     def newest(self) -> SavedFacts | None:

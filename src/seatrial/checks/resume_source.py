@@ -19,7 +19,7 @@ class ResumeOrigin:
     address: str
     place: PlaceFacts
     is_parent: bool
-    """True if it belongs to another run that the spec names."""
+    """True if the location belongs to the parent run that the spec names."""
 
     @property
     def field(self) -> str:
@@ -28,14 +28,14 @@ class ResumeOrigin:
 
 
 def places_of(situation: Situation) -> tuple[str, ...]:
-    """Return the locations in which the run looks for checkpoints, its own first."""
+    """Return the locations where the run looks for checkpoints, its own first."""
     weights = situation.spec.initial_weights
     named = (parent_location(situation.spec), weights.checkpoint if weights else None)
     return (situation.plan.checkpoint_location, *(place for place in named if place))
 
 
 def has_resume_checks(situation: Situation) -> bool:
-    """True if the resume rules support the engine of the run."""
+    """True if the resume rules support the run's engine."""
     return ENGINES[situation.spec.engine.name].has_resume_checks
 
 

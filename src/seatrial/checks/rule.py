@@ -21,19 +21,19 @@ class RepairKind(StrEnum):
     """What a repair does to the run that the spec describes."""
 
     SAME_RUN = "same-run"
-    """It spells the same run differently: a key, a unit, quotes. `--fix` writes it."""
+    """The repair changes only the spelling (a key, a unit, quotes). `--fix` writes it."""
     OTHER_RUN = "other-run"
-    """It changes the model, the data, the start, the speed or the machines. It is only proposed."""
+    """The repair changes the model, data, initial state, speed or machines. It is only proposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A change of the spec that removes a finding."""
+    """A change to the spec that removes a finding."""
 
     kind: RepairKind
-    """The kind that the rule states. The guard before `--fix` writes does not rely on it."""
+    """The kind according to the rule. The guard before `--fix` writes does not rely on it."""
     overrides: tuple[str, ...]
-    """The change as `key=value` pairs, applied together."""
+    """The changes as `key=value` pairs, applied together."""
 
     @property
     def is_written(self) -> bool:
@@ -42,12 +42,12 @@ class Repair:
 
 
 def proposed(*overrides: str) -> Repair | None:
-    """Return a change of the run that the user decides on; `None` without overrides."""
+    """Return a change to the run for the user to decide on; `None` if there are no overrides."""
     return Repair(RepairKind.OTHER_RUN, overrides) if overrides else None
 
 
 def respelt(*overrides: str) -> Repair:
-    """Return a repair that spells the same run differently."""
+    """Return a repair that changes only the spelling."""
     return Repair(RepairKind.SAME_RUN, overrides)
 
 
@@ -59,7 +59,7 @@ class Scope(StrEnum):
     DATA = "data"
     """Prepared data, corpora and tokenizers."""
     ENGINE = "engine"
-    """The engine, on this host."""
+    """The engine installed on this host."""
     RESUME = "resume"
     """Checkpoints that the run would resume from."""
     CLUSTER = "cluster"
@@ -68,7 +68,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A finding of the check, with the change of the spec that fixes it, if there is one."""
+    """A finding of the check, with the change to the spec that fixes it, if there is one."""
 
     finding: Finding
     repair: Repair | None = None

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes for anomalies of a running run."""
+"""Finding codes for anomalies in a run."""
 
 from enum import StrEnum
 
 
 class AnomalyCode(StrEnum):
-    """Anomalies of a run while it trains. The codes are stable."""
+    """Anomalies in a run while it is training. The codes are stable."""
 
     NOT_A_NUMBER = "ST-WATCH-001"
-    """The loss or gradient norm is NaN or infinite, or the engine rejected one."""
+    """The loss or gradient norm is NaN or infinite, or the engine rejected it."""
     LOSS_SPIKE = "ST-WATCH-002"
     """The loss spiked above its recent values."""
     GRADIENT_EXPLOSION = "ST-WATCH-003"
-    """The gradient norm is many times its recent values."""
+    """The gradient norm is many times larger than its recent values."""
     THROUGHPUT_DROP = "ST-WATCH-004"
     """Steps take longer than before."""
     STRAGGLER = "ST-WATCH-005"
@@ -21,7 +21,7 @@ class AnomalyCode(StrEnum):
     STALLED = "ST-WATCH-006"
     """The run has made no progress for longer than a step may take."""
     NETWORK_FALLBACK = "ST-WATCH-007"
-    """NCCL uses TCP sockets although the plan has a faster fabric."""
+    """NCCL uses TCP sockets, although the plan has a faster fabric."""
     SLOW_SAVE = "ST-WATCH-008"
     """Saving a checkpoint takes longer than planned, or longer than before."""
     SLOW_DATA = "ST-WATCH-009"

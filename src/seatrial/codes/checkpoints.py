@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of checkpoints."""
+"""Finding codes for checkpoints."""
 
 from enum import StrEnum
 
@@ -13,11 +13,11 @@ class CheckpointCode(StrEnum):
     TORN = "ST-CHECKPOINT-001"
     """A save did not finish: the checkpoint has no record."""
     RECORD = "ST-CHECKPOINT-002"
-    """The checkpoint record is unreadable, or differs from the one that was written."""
+    """The checkpoint record is unreadable, or differs from the record that was written."""
     OTHER_STEP = "ST-CHECKPOINT-003"
-    """The checkpoint record names a different step than the directory."""
+    """The step in the checkpoint record differs from the step in the directory name."""
     SHARD_LIST = "ST-CHECKPOINT-004"
-    """The list of checkpoint shards is missing, or differs from the one that was written."""
+    """The list of checkpoint shards is missing, or differs from the list that was written."""
     MISSING = "ST-CHECKPOINT-005"
     """A file listed in the checkpoint record is missing."""
     SIZE = "ST-CHECKPOINT-006"
@@ -27,7 +27,7 @@ class CheckpointCode(StrEnum):
     UNLISTED = "ST-CHECKPOINT-008"
     """The engine would read a file that is not listed in the checkpoint record."""
     PICKLE = "ST-CHECKPOINT-009"
-    """A pickle imports something no checkpoint needs; loading it could execute code."""
+    """A pickle imports a name that no checkpoint needs; loading the file could execute code."""
     METADATA = "ST-CHECKPOINT-010"
     """The engine's tensor metadata is unreadable, or refers to missing files."""
     TRACKER = "ST-CHECKPOINT-011"
@@ -35,9 +35,9 @@ class CheckpointCode(StrEnum):
     NO_PROGRESS = "ST-CHECKPOINT-012"
     """Several consecutive starts have not produced a new checkpoint."""
     STALE = "ST-CHECKPOINT-013"
-    """A process from an earlier start still tries to save."""
+    """A process from an earlier start is still trying to save."""
     NONE_GOOD = "ST-CHECKPOINT-014"
-    """Checkpoints exist, but none of them is usable."""
+    """Checkpoints exist, but none is usable."""
     UNRECORDED = "ST-CHECKPOINT-015"
     """Some checkpoints were saved without a record."""
     NODES_DIFFER = "ST-CHECKPOINT-016"
@@ -54,5 +54,5 @@ def found(
     value: str = "",
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Build a finding about a file or directory of a checkpoint."""
+    """Build a finding about a file or directory in a checkpoint."""
     return Finding(code, severity, Where(file=where), rule, value, fix)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of requests to a cluster."""
+"""Finding codes for requests to a cluster."""
 
 from enum import StrEnum
 
@@ -15,13 +15,13 @@ class ClusterCode(StrEnum):
     CREDENTIALS = "ST-CLUSTER-003"
     """The API server rejects the credentials."""
     DENIED = "ST-CLUSTER-004"
-    """The account is not permitted to do this."""
+    """The account is not permitted to make the request."""
     NOT_SERVED = "ST-CLUSTER-005"
-    """The cluster does not serve this kind of object: its operator is not installed."""
+    """The cluster does not serve this kind of object, because its operator is not installed."""
     INVALID = "ST-CLUSTER-006"
     """The API server or a webhook rejects an object."""
     CONFLICT = "ST-CLUSTER-007"
-    """Another client owns the object or one of its fields."""
+    """A different client owns the object or one of its fields."""
     FAILING = "ST-CLUSTER-008"
     """The API server keeps returning a server error."""
     NOT_FOUND = "ST-CLUSTER-009"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of assembling, verifying and blending datasets."""
+"""Finding codes for assembling, verifying and blending datasets."""
 
 from enum import StrEnum
 
@@ -9,19 +9,19 @@ class DatasetCode(StrEnum):
     """Problems with parts, prepared files and blends. The codes are stable."""
 
     PART = "ST-DATASET-001"
-    """A file of a part does not match its record."""
+    """A file in a part does not match the part's record."""
     RECORDS = "ST-DATASET-002"
     """Records are missing, or belong to a different task list."""
     LIMIT = "ST-DATASET-003"
     """The data exceeds a limit of the format or the engine."""
     ABSENT = "ST-DATASET-010"
-    """A file of the dataset is missing or unreadable."""
+    """A file in the dataset is missing or unreadable."""
     SIZE = "ST-DATASET-011"
-    """The size of a file differs from its record."""
+    """The size of a file differs from the size in its record."""
     HEADER = "ST-DATASET-012"
     """An index file does not start with Megatron's header, or its counts are wrong."""
     LENGTHS = "ST-DATASET-013"
-    """A sequence length in an index is invalid, or the lengths do not sum to the tokens."""
+    """A sequence length in an index is invalid, or the lengths do not add up to the tokens."""
     POINTERS = "ST-DATASET-014"
     """A pointer in an index does not point to the start of its sequence."""
     DOCUMENTS = "ST-DATASET-015"
@@ -33,9 +33,9 @@ class DatasetCode(StrEnum):
     END_INSIDE = "ST-DATASET-018"
     """A document contains the end-of-document token, which the policy forbids."""
     COUNTS = "ST-DATASET-019"
-    """The number of documents or tokens changes between tasks, parts and files."""
+    """The number of documents or tokens differs between tasks, parts and files."""
     DIGEST = "ST-DATASET-020"
-    """The checksum of a file differs from the one that was written."""
+    """The checksum of a file differs from the checksum that was written."""
     ROUND_TRIP = "ST-DATASET-021"
     """Decoding a document and encoding it again produces different tokens."""
     RECORD = "ST-DATASET-022"
@@ -45,7 +45,7 @@ class DatasetCode(StrEnum):
     BLEND_PATH = "ST-DATASET-031"
     """The engine would misinterpret a path in the blend."""
     SPLIT_EMPTY = "ST-DATASET-032"
-    """A split that the run reads has no documents in a file of the blend."""
+    """A split that the run reads has no documents in a file in the blend."""
     SPLIT_UNKNOWN = "ST-DATASET-033"
     """A prepared source cannot be read from this host, so its splits were not checked."""
     EPOCHS = "ST-DATASET-034"

@@ -6,17 +6,17 @@ from enum import StrEnum
 
 
 class EngineCode(StrEnum):
-    """Problems with options that are passed through to the engine. The codes are stable."""
+    """Problems with options that are passed to the engine. The codes are stable."""
 
     UNKNOWN_OPTION = "ST-ENGINE-001"
     """The engine has no such option."""
     MODELLED_OPTION = "ST-ENGINE-002"
-    """A field of the spec sets this option."""
+    """A spec field sets this option."""
     OPTION_VALUE = "ST-ENGINE-003"
     """The option does not accept this value."""
     UNCHECKED_OPTION = "ST-ENGINE-004"
-    """Only the engine knows if this option exists; Seatrial passes it on unchecked."""
+    """Only the engine can check whether this option exists; Seatrial passes it unchecked."""
     DERIVED_OPTION = "ST-ENGINE-005"
-    """The option would invalidate figures of the plan."""
+    """The option would invalidate figures in the plan."""
     UNSUPPORTED = "ST-ENGINE-006"
     """The engine cannot train this model or layout."""

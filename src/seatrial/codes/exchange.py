@@ -9,7 +9,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class ExchangeCode(StrEnum):
-    """Why weights cannot be exported to or imported from Hugging Face's format. Stable codes."""
+    """Why weights cannot be exported to or imported from Hugging Face. The codes are stable."""
 
     NO_CLASS = "ST-EXCHANGE-001"
     """No Hugging Face class that export supports has the components of this model."""
@@ -24,18 +24,18 @@ class ExchangeCode(StrEnum):
     OTHER_MODEL = "ST-EXCHANGE-006"
     """The initial weights of a run belong to a different model."""
     NOT_GIVEN = "ST-EXCHANGE-007"
-    """The Hugging Face Hub does not provide the initial weights of a run."""
+    """The initial weights of a run cannot be downloaded from the Hugging Face Hub."""
     OTHER_LOGITS = "ST-EXCHANGE-008"
-    """In transformers, exported weights give other results than the checkpoint in its engine."""
+    """The exported weights produce different logits in transformers than the checkpoint."""
 
 
 POSSIBLE = (
-    "Possible are models of the llama family (LlamaForCausalLM), of the gpt family "
-    "(GPT2LMHeadModel), and llama with experts as Mixtral has them (MixtralForCausalLM)."
+    "Supported are models of the llama family (LlamaForCausalLM), of the gpt family "
+    "(GPT2LMHeadModel), and of the llama family with experts as in Mixtral (MixtralForCausalLM)."
 )
-"""The supported models, for messages about unsupported ones."""
+"""The supported models, for messages about unsupported models."""
 
 
 def refusal(code: ExchangeCode, where: str, rule: str, fix: str, value: str = "") -> FindingsError:
-    """Build the error that ends an export or an import with one finding."""
+    """Build the error with one finding that stops an export or an import."""
     return FindingsError([Finding(code, Severity.ERROR, Where(file=where), rule, value, fix)])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of the preflight checks of a node."""
+"""Finding codes for the preflight checks of a node."""
 
 from enum import StrEnum
 
@@ -17,12 +17,12 @@ class PreflightCode(StrEnum):
     MOUNT = "ST-PREFLIGHT-004"
     """The volume is not mounted or not writable."""
     ROOM = "ST-PREFLIGHT-005"
-    """The volume has no room for a checkpoint."""
+    """The volume has too little free space for a checkpoint."""
     TOGETHER = "ST-PREFLIGHT-006"
-    """The nodes cannot reach each other, or another node has findings: not a fault of this node."""
+    """Nodes cannot reach each other, or a different node has findings; this node may be healthy."""
     CLOCK = "ST-PREFLIGHT-007"
     """A node's clock differs from the clocks of the other nodes."""
     NOT_SHARED = "ST-PREFLIGHT-008"
-    """A node cannot see a file that another node wrote to the volume."""
+    """A node cannot see a file that a different node wrote to the volume."""
     SUM = "ST-PREFLIGHT-009"
     """An all-reduce returned a wrong sum."""

@@ -37,14 +37,14 @@ AREAS: dict[type[StrEnum], tuple[str, str]] = {
     DatasetCode: ("dataprep", "Verifying prepared data"),
     RenderCode: ("rendering", "Rendering manifests"),
     PreflightCode: ("worker", "Preflight checks of a node"),
-    CheckpointCode: ("checkpoints", "Verifying checkpoints and resuming from one"),
+    CheckpointCode: ("checkpoints", "Verifying and resuming from checkpoints"),
     ExchangeCode: ("checkpoints", "Exporting and importing weights"),
-    SupervisorCode: ("worker", "Supervising the processes of a node"),
+    SupervisorCode: ("worker", "Supervising the processes on a node"),
     ClusterCode: ("cluster", "Connecting to a cluster"),
-    RunCode: ("runs", "Launching runs and explaining them"),
+    RunCode: ("runs", "Launching and explaining runs"),
     AnomalyCode: ("monitoring", "Monitoring a run"),
 }
-"""All enums of codes, in the order of the reference: the package and the section title."""
+"""All code enums, in the order of the reference, with package and section title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class KnownCode:
     code: str
     """Such as `ST-PLAN-001`."""
     meaning: str
-    """What it means, in a sentence."""
+    """The meaning of the code, as a sentence."""
     part: str
-    """The package that reports it."""
+    """The package that reports the code."""
 
 
 @cache
 def known_codes() -> dict[str, KnownCode]:
-    """All codes, in the order of their names."""
+    """Return all codes, sorted by name."""
     found = {}
     for codes, (part, _) in AREAS.items():
         docs = field_docs(codes)

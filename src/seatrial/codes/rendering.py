@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of rendering."""
+"""Finding codes for rendering."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ class RenderCode(StrEnum):
     """Problems that prevent a plan from being rendered as manifests. The codes are stable."""
 
     OPERATOR = "ST-RENDER-002"
-    """The run has no Kubernetes objects, or the operator does not support a setting of the spec."""
+    """The run has no Kubernetes objects, or the operator does not support a setting in the spec."""
     DAEMON = "ST-RENDER-003"
     """The fabric needs a daemon in every pod, which Seatrial cannot render yet."""
     FORBIDDEN_VARIABLE = "ST-RENDER-004"
@@ -17,20 +17,20 @@ class RenderCode(StrEnum):
     RESERVED_VARIABLE = "ST-RENDER-005"
     """An environment variable is reserved for Seatrial or the operator."""
     VOLUME = "ST-RENDER-006"
-    """The volume of this storage tier cannot be created or mounted with the given settings."""
+    """A volume in this storage tier cannot be created or mounted with the settings in the spec."""
     IDENTITY = "ST-RENDER-007"
-    """The cloud does not support this form of identity."""
+    """The cloud does not support this type of identity."""
     OPERATOR_VERSION = "ST-RENDER-008"
     """The version of the operator is unknown."""
     MOUNT = "ST-RENDER-009"
     """Two volumes would be mounted at the same path."""
     LOCATION = "ST-RENDER-010"
-    """Files of the run would be written where they are lost when the pod ends."""
+    """Files would be written to a location that is lost when the pod is deleted."""
     IMAGE = "ST-RENDER-011"
-    """The image cannot be pulled, has a mutable tag, or lacks what the fabric needs."""
+    """The image cannot be pulled, has a mutable tag, or lacks the fabric's libraries."""
     SECRET = "ST-RENDER-012"  # noqa: S105  (a code, not a secret)
     """A manifest would contain a value that looks like a secret."""
     WORKER_LOCK = "ST-RENDER-013"
-    """The image lacks the worker: pods install it from a config map of the administrator."""
+    """The image lacks the worker: pods install it from the administrator's config map."""
     UNKNOWN_IMAGE = "ST-RENDER-014"
     """The image is not in the catalog: Seatrial assumes that it contains the worker."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of runs."""
+"""Finding codes for runs."""
 
 from enum import StrEnum
 
@@ -9,19 +9,19 @@ class RunCode(StrEnum):
     """Reasons why a run does not launch, start or continue. The codes are stable."""
 
     NOT_OURS = "ST-RUN-001"
-    """An object with a name of the run belongs to someone else."""
+    """An object with one of the run's names belongs to a different owner."""
     CHANGED = "ST-RUN-002"
     """The run already exists with a different spec."""
     NO_RUN = "ST-RUN-003"
-    """There is no run of that name."""
+    """There is no run with this name."""
     NO_OPERATOR = "ST-RUN-004"
-    """The cluster lacks the operator of the run."""
+    """The cluster lacks the run's operator."""
     STILL_ENDING = "ST-RUN-005"
     """Pods of the previous attempt do not terminate."""
     RESOURCES = "ST-RUN-010"
-    """No node has enough of a resource available."""
+    """No node has enough free capacity of a resource."""
     PLACEMENT = "ST-RUN-011"
-    """No node is of the required type, or none of them accepts the run."""
+    """No node has the required type, or no such node accepts the pods."""
     VOLUME = "ST-RUN-012"
     """The volume does not exist, or cannot be mounted."""
     IMAGE = "ST-RUN-013"
@@ -57,4 +57,4 @@ class RunCode(StrEnum):
     RESUME = "ST-RUN-028"
     """The run cannot resume from its checkpoint."""
     DAMAGED = "ST-RUN-029"
-    """Run state is corrupt: a record, its end, a calibration or the ledger in the cluster."""
+    """Run state is corrupt: an attempt, its outcome, a calibration or the ledger in the cluster."""

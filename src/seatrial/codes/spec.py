@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding codes of reading a spec."""
+"""Finding codes for reading a spec."""
 
 from enum import StrEnum
 
@@ -15,9 +15,9 @@ class SpecCode(StrEnum):
     DUPLICATE_KEY = "ST-YAML-003"
     """A section contains the same key twice."""
     ANCHOR = "ST-YAML-004"
-    """The file uses an anchor, an alias or a merge key."""
+    """The file contains an anchor, an alias or a merge key."""
     TAG = "ST-YAML-005"
-    """The file uses a YAML tag, which could cause code to be executed."""
+    """The file contains a YAML tag, which could execute code."""
     DEPTH = "ST-YAML-006"
     """Sections are nested too deeply."""
     SHAPE = "ST-YAML-007"
@@ -31,7 +31,7 @@ class SpecCode(StrEnum):
     TYPE = "ST-SPEC-003"
     """A value has the wrong type."""
     RANGE = "ST-SPEC-004"
-    """A value is outside its range or choices."""
+    """A value is outside its valid range, or is not a valid choice."""
     CONTRADICTION = "ST-SPEC-005"
     """A value violates a rule of its field, or fields contradict each other."""
     SECRET = "ST-SPEC-006"  # noqa: S105  (a code, not a secret)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration: one factor between predicted and measured step time, from a few of your own steps.
 
-The factor covers what published runs cannot show: clocks, cooling, network and software release of
-your cluster. It is stored with a digest of the machines, so that it is not used for others.
+The factor covers what published runs cannot show: clocks, cooling, network and software releases in
+your cluster. It is stored with a digest of the machines, so that it is not used for different ones.
 """
 
 import json
@@ -36,15 +36,15 @@ SURPRISE = 0.15
 NORMAL = 1.4826
 """Ratio of the standard to the median deviation of a normal distribution."""
 NINE_OF_TEN, HALF = 1.645, 0.6745
-"""Standard deviations that contain nine of ten values of a normal distribution, and half."""
+"""Standard deviations that contain nine of ten, and half, of normally distributed values."""
 OF_MEDIAN = 1.2533
 """Ratio of the standard error of a median to that of a mean: sqrt(pi / 2)."""
 NOISIEST = 0.1
 """Maximum median deviation of the steps.
 
-Steps of a healthy run differ by one or two per cent. If half of them deviate more than this,
-something else determines their time (input stalls, other jobs, a bad node), and a factor would
-carry it into every plan.
+Step times in a healthy run differ by one or two per cent. If half of the steps deviate by more than
+this, other causes determine their time (input stalls, other jobs, a bad node), and the factor would
+apply these causes to every plan.
 """
 WIDEST = 20.0
 """A factor above this, or below its inverse, is a mistake."""
@@ -52,14 +52,14 @@ WIDEST = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The steps that are used, and the number of those that are not."""
+    """The steps that are used, and the number of steps that are not."""
 
     seconds: tuple[float, ...]
     """Times of the steps that are used."""
     warm_up: int
-    """Steps left out because they came right after a start."""
+    """Number of steps that are excluded because they came right after a start."""
     outliers: int
-    """Steps left out because they took much longer, or much less, than the others."""
+    """Number of steps that are excluded because they took much more or less time than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class Calibration:
     scale: float
     """Measured over predicted time."""
     measured: float
-    """Median time of the steps that are used, seconds."""
+    """Median time of the steps that are used, in seconds."""
     predicted: float
-    """Predicted time without calibration, seconds."""
+    """Predicted time without calibration, in seconds."""
     steps: int
     warm_up: int
-    """Steps left out because they came right after a start."""
+    """Number of steps that are excluded because they came right after a start."""
     outliers: int
-    """Steps left out because they took much longer, or much less, than the others."""
+    """Number of steps that are excluded because they took much more or less time than others."""
     spread: float
     """Median relative deviation of the steps from their median."""
     measured_on: Mapping[str, str]
@@ -112,12 +112,12 @@ class Calibration:
         return Measured(self.workload, off + self.spread, off + NINE_OF_TEN * NORMAL * self.spread)
 
     def corrects(self, constants: TimingConstants) -> bool:
-        """Return True if it was measured against these constants."""
+        """Return True if the calibration was measured against these constants."""
         return self.constants == rates_digest(constants)
 
 
 def choose_steps(starts: Sequence[Sequence[float]], warm_up: int = WARM_UP) -> Chosen:
-    """Select steps from the times after each start, without the first ones and outliers."""
+    """Select steps from the times after each start, without warm-up steps and outliers."""
     early = 0
     kept: list[float] = []
     for times in starts:
@@ -137,7 +137,7 @@ def factor(ratios: Sequence[float]) -> float:
     """Return the median of measured over predicted times, shrunk towards 1 if they disagree.
 
     The shrinkage is Bayesian: the prior is a factor within `SURPRISE` of 1, and the evidence is
-    the spread of the ratios. Steps of one run hardly differ.
+    the spread of the ratios. Step times in one run hardly differ.
     """
     logs = [math.log(ratio) for ratio in ratios]
     middle = median(logs)
@@ -163,7 +163,7 @@ def calibrate(
     if len(chosen.seconds) < FEWEST:
         left = f" (without {chosen.warm_up} warm-up steps and {chosen.outliers} outliers)"
         raise UsageError(
-            f"a calibration needs at least {FEWEST} steps, and there are "
+            f"a calibration needs at least {FEWEST} steps, but the run has "
             f"{len(chosen.seconds)}{left}. Let the run continue for a few steps and try again."
         )
     measured = median(chosen.seconds)
@@ -171,15 +171,16 @@ def calibrate(
     if spread > NOISIEST:
         raise UsageError(
             f"half of the {len(chosen.seconds)} steps deviate by more than {spread:.0%} from their "
-            f"median of {measured:.3g} s; the limit is {NOISIEST:.0%}, because steps of one layout "
-            "hardly differ. Find what slows some of them down (input, other jobs, a bad node), or "
-            "pass only undisturbed steps with --seconds."
+            f"median of {measured:.3g} s; the limit is {NOISIEST:.0%}, because step times in one "
+            "layout hardly differ. Find the cause of the slow steps (input, other jobs, a bad "
+            "node), or pass only undisturbed steps with --seconds."
         )
     scale = factor([time / predicted for time in chosen.seconds])
     if not 1 / WIDEST <= scale <= WIDEST:
         raise UsageError(
-            f"a step took {measured:.3g} s, but {predicted:.3g} s were predicted: too far apart "
-            "for a calibration. Check that the times are seconds and that the spec is this run's."
+            f"the measured step time is {measured:.3g} s, but the predicted one is {predicted:.3g} "
+            "s: too far apart for a calibration. Check that the times are in seconds and that the "
+            "spec belongs to this run."
         )
     return Calibration(
         scale=scale,
@@ -198,7 +199,7 @@ def calibrate(
 
 
 def calibrated(constants: TimingConstants, calibration: Calibration) -> TimingConstants:
-    """Return the constants with the factor, and the errors that remain after a calibration.
+    """Return the constants with the factor applied, and the errors that remain.
 
     The differences between layouts and the error of the factor add up as independent errors.
     """
@@ -230,7 +231,7 @@ def write_calibration(calibration: Calibration, directory: Path) -> Path:
 def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibration | None:
     """Return the calibration in a run's directory, or None if there is none for these machines.
 
-    Raise DamagedError if the file is not a calibration that Seatrial wrote.
+    Raise DamagedError if Seatrial did not write the file.
     """
     try:
         found = decode(Calibration, read_json(directory / FILE))
@@ -239,7 +240,7 @@ def read_calibration(directory: Path, measured_on: Mapping[str, str]) -> Calibra
     if not 1 / WIDEST <= found.scale <= WIDEST:
         raise DamagedError(f"scale is {found.scale:g}")
     if found.steps < FEWEST or found.spread < 0:
-        raise DamagedError(f"it is of {found.steps} steps with a spread of {found.spread:g}")
+        raise DamagedError(f"it has {found.steps} steps and a spread of {found.spread:g}")
     if min(found.measured, found.predicted) <= 0:
         raise DamagedError("one of its steps has a duration of zero")
     return found if found.digest == digest(dict(measured_on)) else None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that a spec leaves to the planner, and how choices fill them."""
+"""The fields that a spec leaves to the planner, and the values that fill them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def value_at(spec: RunSpec, field: str) -> Any:
 
 
 def open_fields(spec: RunSpec, model: Architecture) -> list[str]:
-    """Return the `auto` fields of a spec, without those that have one possible value."""
+    """Return the `auto` fields in a spec, except fields with only one possible value."""
     given = spec.parallelism
     forced = {
         "parallelism.ep_size": model.moe is None,
@@ -69,7 +69,7 @@ def origins_of(choices: Choices, published_batch: int) -> dict[str, Origin]:
 
 
 def fill(spec: RunSpec, choices: Choices) -> RunSpec:
-    """Return the spec with values in place of `auto`; raise ValueError for an invalid word."""
+    """Return the spec with values in place of `auto`; raise ValueError for an invalid value."""
     by_section: dict[str, dict[str, Any]] = {}
     for field, value in choices.items():
         section, _, key = field.partition(".")
@@ -82,7 +82,7 @@ def fill(spec: RunSpec, choices: Choices) -> RunSpec:
 
 
 def _typed(key: str, value: Choice) -> Any:
-    """Return the value in the type of its field."""
+    """Convert the value to the type of its field."""
     if key == "sharding":
         return Sharding(str(value))
     return Recompute(str(value)) if key == "recompute" else value

@@ -14,25 +14,25 @@ class EngineLimits:
     """The layouts that an engine supports, and its effects on memory and time."""
 
     stack: str
-    """The software that its fitted constants are for, such as `megatron-core`."""
+    """The software that the fitted constants apply to, such as `megatron-core`."""
     splits_model: bool
     """True if it supports tp, pp and cp; otherwise all ranks are data-parallel."""
     shardings: tuple[tuple[Sharding, ...], ...]
     """Shardings in groups; the first group with a layout that fits wins. On a host without GPUs,
     where no layout is estimated, the last sharding of the first group is used."""
     recomputes: tuple[Recompute, ...]
-    """Supported recomputation, from the fastest to the one that needs the least memory."""
+    """Supported activation recomputation, from the fastest to the least memory."""
     vocab_multiple: int = 1
-    """It pads the vocabulary to a multiple of this times tp_size."""
+    """The engine pads the vocabulary to a multiple of this times tp_size."""
     gradient_bytes: int = 4
-    """Bytes of a gradient while it is accumulated."""
+    """Bytes per gradient element during accumulation."""
     narrow_weights: bool = False
     """True if weights are stored only in the 8 or 4 bits of the matrix products."""
     has_fsdp_runs: bool = False
-    """True if published FSDP runs of this engine were used for fitting."""
+    """True if published FSDP runs with this engine were used for fitting."""
 
 
 def limits_of(spec: RunSpec) -> EngineLimits:
-    """Return the capabilities of the engine of a spec."""
+    """Return the capabilities of the engine that a spec uses."""
     limits: EngineLimits = engine_named(spec.engine.name).limits(spec)
     return limits

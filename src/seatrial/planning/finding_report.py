@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Collects the findings of one resolution, each with its position in the user's file."""
+"""Collects the findings from one resolution, each with its position in the user's file."""
 
 from dataclasses import dataclass, field
 
@@ -19,12 +19,12 @@ class FindingReport:
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Add an error about a field of the spec."""
+        """Add an error about a spec field."""
         where = self.loaded.where(field_name)
         self.findings.append(Finding(code, Severity.ERROR, where, rule, str(value), fix))
 
     def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Add a warning about a field of the spec."""
+        """Add a warning about a spec field."""
         where = self.loaded.where(field_name)
         self.findings.append(Finding(code, Severity.WARNING, where, rule, str(value), fix))
 

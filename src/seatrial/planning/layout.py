@@ -30,7 +30,7 @@ class Axis(StrEnum):
     EP = "ep"
     """Expert parallel."""
     EDP = "edp"
-    """Data parallel of the experts."""
+    """Data parallel for the experts."""
 
 
 DENSE_AXES = (Axis.TP, Axis.CP, Axis.DP, Axis.PP)
@@ -48,7 +48,7 @@ class Layout:
     cp_size: int = 1
     """Ranks that split each sequence."""
     dp_size: int = 1
-    """Model copies that read different data."""
+    """Model replicas, which read different data."""
     pp_size: int = 1
     """Pipeline stages."""
     vp_size: int = 1
@@ -65,12 +65,12 @@ class Layout:
         return " · ".join(f"{name} {n}" for name, n in sizes.items() if n > 1) or "dp 1"
 
     def spread_over(self, world_size: int) -> "Layout":
-        """Return the layout with as many model copies as fit; remaining ranks are idle."""
+        """Return the layout with as many model replicas as fit; remaining ranks are idle."""
         return replace(self, dp_size=world_size // self.model_size)
 
     @property
     def model_size(self) -> int:
-        """Ranks per copy of the model."""
+        """Ranks per model replica."""
         return self.tp_size * self.cp_size * self.pp_size
 
     @property
@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def edp_size(self) -> int:
-        """Copies of each expert that read different data."""
+        """Replicas of each expert, which read different data."""
         return self.world_size // (self.etp_size * self.ep_size * self.pp_size)
 
     def size(self, axis: Axis) -> int:
@@ -88,7 +88,7 @@ class Layout:
         return int(getattr(self, f"{axis}_size"))
 
     def coordinates(self, rank: int, axes: tuple[Axis, ...] = DENSE_AXES) -> dict[Axis, int]:
-        """Return the position of a rank on a grid."""
+        """Return the position of a rank in a grid."""
         if not 0 <= rank < self.world_size:
             raise ValueError(f"rank {rank} is not below the world size {self.world_size}")
         place = {}
@@ -97,7 +97,7 @@ class Layout:
         return place
 
     def rank(self, place: dict[Axis, int], axes: tuple[Axis, ...] = DENSE_AXES) -> int:
-        """Return the rank at a position on a grid; omitted axes are at 0."""
+        """Return the rank at a position in a grid; omitted axes are at 0."""
         rank, stride = 0, 1
         for axis in axes:
             rank += place.get(axis, 0) * stride
@@ -105,7 +105,7 @@ class Layout:
         return rank
 
     def groups(self, *together: Axis) -> Iterator[tuple[int, ...]]:
-        """Return the groups of ranks that differ only along the given axes, in Megatron's order."""
+        """Return the groups of ranks that differ only along these axes, in Megatron's order."""
         grid = EXPERT_AXES if {Axis.ETP, Axis.EP, Axis.EDP} & set(together) else DENSE_AXES
         inside = [axis for axis in grid if axis in together]
         across = [axis for axis in grid if axis not in together]
@@ -113,7 +113,7 @@ class Layout:
             yield tuple(self.rank(fixed | moving, grid) for moving in _places(self, inside))
 
     def group_count(self, *together: Axis) -> int:
-        """Return the number of such groups."""
+        """Return the number of groups that `groups` returns."""
         return self.world_size // prod(self.size(axis) for axis in together)
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that a layout must follow, each with the values that would fit.
+"""The rules that a layout must follow, each with values that would be valid.
 
-They are Megatron's rules (`megatron/training/arguments.py`,
+These are Megatron's rules (`megatron/training/arguments.py`,
 `core/transformer/transformer_config.py`, `core/parallel_state.py` and
-`core/pipeline_parallel/schedules.py` of 0.19.2), checked before any GPU is requested.
+`core/pipeline_parallel/schedules.py` in 0.19.2), checked before any GPU is requested.
 """
 
 from math import gcd
@@ -21,27 +21,28 @@ from seatrial.spec.training import Precision
 
 
 class Reporter(Protocol):
-    """Collects broken rules: the report of a spec, or a search that tries many layouts."""
+    """Collects broken rules: the report for a spec, or a search that tries many layouts."""
 
     findings: list[Finding]
 
     def error(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Report an error in a field of the spec."""
+        """Report an error in a spec field."""
         ...
 
     def warning(self, code: PlanCode, field_name: str, rule: str, value: object, fix: str) -> None:
-        """Report a warning about a field of the spec."""
+        """Report a warning about a spec field."""
         ...
 
 
 def choices(limit: int, total: int) -> str:
     """Return the largest divisors of a number up to a limit, as text."""
-    return " or ".join(str(n) for n in _divisors(limit, total)[-3:])
+    # "1, 2 or 4": only the last separator is a word.
+    return " or ".join(", ".join(map(str, _divisors(limit, total)[-3:])).rsplit(", ", 1))
 
 
 def _divisors(limit: int, total: int) -> list[int]:
     """Return the divisors of a number up to a limit, in order."""
-    # A mistyped number must not become a long loop; no run has more ranks than this.
+    # A mistyped number must not cause a long loop; no run has more ranks than this.
     highest = min(limit, total, 1 << 16)
     return [n for n in range(1, highest + 1) if total % n == 0]
 
@@ -108,7 +109,7 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
 
 
 def _shared_widths(model: Architecture, layout: Layout) -> list[tuple[str, int, str, int]]:
-    """Return the inner widths of a model, and the field and degree that divides each."""
+    """Return the inner widths of a model, each with the field and degree that splits it."""
     dense = ("ffn_hidden_size", model.ffn_hidden_size, "tp_size", layout.tp_size)
     moe = model.moe
     if moe is None:
@@ -131,11 +132,11 @@ def _kv_heads(number: int) -> str:
 
 def _joined(link_domain: int) -> str:
     """Return the GPUs within which tensor parallelism should stay."""
-    return "the one GPU of a node" if link_domain == 1 else f"the {link_domain} GPUs on NVLink"
+    return "the one GPU on a node" if link_domain == 1 else f"the {link_domain} GPUs on NVLink"
 
 
 def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
-    """Warn about tensor parallelism beyond NVLink, which is slow."""
+    """Warn about tensor parallelism beyond the NVLink domain, which is slow."""
     if link_domain and layout.tp_size > link_domain:
         report.warning(
             PlanCode.ACROSS_NODES,
@@ -150,12 +151,12 @@ def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
 def check_stages(
     report: Reporter, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:
-    """Check that the layers divide over the stages, and those of a stage over its chunks."""
+    """Check that the stages divide the layers, and the chunks divide the layers of a stage."""
     if pp > layers + spec.embedding_as_layer + spec.loss_as_layer:
         report.error(
             PlanCode.STAGES,
             "parallelism.pp_size",
-            f"pp_size {pp} is more than the {layers} layers of the model.",
+            f"pp_size {pp} exceeds the {layers} layers of the model.",
             pp,
             f"Use at most {layers}.",
         )
@@ -169,7 +170,7 @@ def check_stages(
         report.error(
             PlanCode.CHUNKS,
             "parallelism.vp_size",
-            "the interleaved schedule needs more than one pipeline stage, and pp_size is 1.",
+            "the interleaved schedule needs more than one pipeline stage, but pp_size is 1.",
             vp,
             "Use vp_size 1, or a larger pp_size.",
         )
@@ -195,7 +196,7 @@ def check_stages(
 
 
 def check_experts(report: Reporter, model: Architecture, world_size: int, layout: Layout) -> None:
-    """Check that the experts divide over ep, and the ranks over the grid of the experts."""
+    """Check that ep divides the experts, and that the expert grid divides the ranks."""
     ep, etp = layout.ep_size, layout.etp_size
     if model.moe is None:
         for field, size in (("ep_size", ep), ("etp_size", etp)):
@@ -203,7 +204,7 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
                 report.error(
                     PlanCode.EXPERTS,
                     f"parallelism.{field}",
-                    "the model is dense and has no experts to split.",
+                    "the model is dense, so it has no experts to split.",
                     size,
                     f"Use {field} 1.",
                 )
@@ -221,17 +222,17 @@ def check_experts(report: Reporter, model: Architecture, world_size: int, layout
         report.error(
             PlanCode.EXPERT_BIAS,
             "parallelism.etp_size",
-            "experts with biases cannot be split (etp_size above 1).",
+            "experts with biases do not support tensor parallelism (etp_size above 1).",
             etp,
-            "Use etp_size 1, or dimensions with linear_bias: false.",
+            "Use etp_size 1, or set linear_bias: false in model.dimensions.",
         )
     _check_expert_grid(report, experts, world_size, layout)
 
 
 def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: Layout) -> None:
-    """Check that the ranks of a stage divide over etp x ep."""
+    """Check that etp x ep divides the ranks of a stage."""
     ep, etp, pp = layout.ep_size, layout.etp_size, layout.pp_size
-    # A pp that does not divide the world size is reported with the dense grid.
+    # A pp_size that does not divide the world size is reported for the dense grid.
     if world_size % pp or world_size % (etp * ep * pp) == 0:
         return
     even = world_size % (etp * pp) == 0
@@ -241,7 +242,7 @@ def _check_expert_grid(report: Reporter, experts: int, world_size: int, layout: 
         PlanCode.EXPERT_GRID,
         f"parallelism.{field}",
         f"{_ranks(world_size)} not divisible by etp {etp} × ep {ep} × pp {pp} = {etp * ep * pp}, "
-        "the grid of the experts.",
+        "the expert grid.",
         size,
         f"Use {field} {fitting}.",
     )
@@ -255,19 +256,19 @@ def check_recompute(
     for module in spec.recompute_modules:
         reason = ""
         if module in experts and model.moe is None:
-            reason = "the model is dense and has no experts"
+            reason = "the model is dense, so it has no experts"
         elif module is RecomputeModule.MLA_UP_PROJ:
-            reason = "Seatrial supports no model with multi-latent attention"
+            reason = "Seatrial does not support models with multi-latent attention"
         elif module is RecomputeModule.MLP and model.linear_bias:
             # The bias is an output of the recomputed block and an input of its own gradient:
-            # in megatron-core 0.19.2, the backward pass never ends (seen on a CPU).
+            # in megatron-core 0.19.2, the backward pass never finishes (seen on a CPU).
             reason = "with biases in the MLP, the engine never finishes the first step"
         elif precision is Precision.FP8 and module in (
             RecomputeModule.LAYERNORM,
             RecomputeModule.MOE_ACT,
         ):
-            # transformer_config.py: only recipes with current scaling support it.
-            reason = "fp8 with delayed scaling does not support it"
+            # transformer_config.py: only recipes with current scaling support this module.
+            reason = "fp8 with delayed scaling does not support this module"
         if reason:
             report.error(
                 PlanCode.RECOMPUTE,
@@ -281,7 +282,7 @@ def check_recompute(
 def check_sequence(
     report: Reporter, model: Architecture, length: int, layout: Layout, *, split: bool
 ) -> None:
-    """Check that the sequence fits the positions and divides over the ranks that split it."""
+    """Check that the sequence fits the positions, and that the ranks that split it divide it."""
     tp, cp = layout.tp_size, layout.cp_size
     _check_positions(report, model, length)
     if cp > 1 and length % (2 * cp):
@@ -296,7 +297,8 @@ def check_sequence(
         report.error(
             PlanCode.SEQUENCE_PARALLEL,
             "training.sequence_length",
-            f"{length // cp} tokens a rank are not divisible by tp_size {tp} (sequence parallel).",
+            f"{length // cp} tokens per rank are not divisible by tp_size {tp} (sequence "
+            "parallelism).",
             length,
             f"Use {nearby_multiples(length, tp * cp)}.",
         )
@@ -304,14 +306,14 @@ def check_sequence(
         report.error(
             PlanCode.SEQUENCE_PARALLEL,
             "parallelism.sequence_parallel",
-            f"a mixture of experts with tp_size {tp} requires sequence parallelism.",
+            f"a mixture-of-experts model with tp_size {tp} requires sequence parallelism.",
             "false",
             "Use true, or tp_size 1.",
         )
 
 
 def _check_positions(report: Reporter, model: Architecture, length: int) -> None:
-    """Check the length: learned positions are a limit, others can be exceeded."""
+    """Check the length: learned positions are a hard limit, other encodings can be exceeded."""
     if length <= model.max_positions:
         return
     if model.positions is Positions.LEARNED:
@@ -320,7 +322,7 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
             "training.sequence_length",
             f"{length} tokens exceed the {model.max_positions} learned positions of the model.",
             length,
-            f"Use at most {model.max_positions}, or dimensions with a larger max_positions.",
+            f"Use at most {model.max_positions}, or a larger model.dimensions.max_positions.",
         )
     else:
         report.warning(
@@ -328,14 +330,14 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
             "training.sequence_length",
             f"{length} tokens exceed the {model.max_positions} positions of the model.",
             length,
-            f"Use at most {model.max_positions}, unless you extend the context on purpose.",
+            f"Use at most {model.max_positions}, unless you want to extend the context.",
         )
 
 
 def check_batch(
     report: Reporter, micro: int, total: int, layout: Layout, length: int, nodes: int = 1
 ) -> Batch:
-    """Check that the global batch divides into micro batches over the data-parallel ranks."""
+    """Check that the global batch can be split into micro-batches on the data-parallel ranks."""
     step = micro * layout.dp_size
     micro_batches = total // step
     if total % step:
@@ -343,7 +345,7 @@ def check_batch(
             PlanCode.BATCH,
             "training.global_batch_size",
             f"{total} sequences are not divisible by "
-            f"micro batch {micro} × dp {layout.dp_size} = {step}.",
+            f"micro-batch {micro} × dp {layout.dp_size} = {step}.",
             total,
             f"Use {nearby_multiples(total, step)}.{_or_nodes(total, step, nodes)}",
         )
@@ -351,7 +353,7 @@ def check_batch(
         report.error(
             PlanCode.INTERLEAVED_BATCH,
             "training.global_batch_size",
-            f"{micro_batches} micro batches are not a multiple of pp_size {layout.pp_size}, "
+            f"{micro_batches} micro-batches are not a multiple of pp_size {layout.pp_size}, "
             "as the interleaved schedule requires.",
             total,
             f"Use {nearby_multiples(total, step * layout.pp_size)}, or vp_size 1.",
@@ -362,12 +364,12 @@ def check_batch(
 def _or_nodes(total: int, step: int, nodes: int) -> str:
     """Return the nearest numbers of nodes that divide the batch, as text.
 
-    They are only proposed if there is one on both sides. For a power of two, the batch is the more
-    likely mistake.
+    Nodes are proposed only if there is a smaller and a larger number. For a power of two, the batch
+    size is the more likely mistake.
     """
     of_node = step // nodes
     if nodes.bit_count() == 1 or step % nodes or total % of_node:
         return ""
     fewer = next((n for n in range(nodes - 1, 0, -1) if total % (of_node * n) == 0), None)
     more = next((n for n in range(nodes + 1, 2 * nodes) if total % (of_node * n) == 0), None)
-    return f" Or {fewer} or {more} nodes." if fewer and more else ""
+    return f" Or use {fewer} or {more} nodes." if fewer and more else ""

@@ -18,9 +18,9 @@ class Length:
     tokens: int
     """Tokens that the steps train on."""
     validation_samples: int
-    """Sequences that all evaluations together read, as the engine counts them."""
+    """Sequences that all evaluations read together, as counted by the engine."""
     test_samples: int
-    """Sequences of the final test."""
+    """Sequences in the final test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class Schedule:
     minimum: float
     """Learning rate at the end of the decay."""
     warmup_samples: int
-    """Sequences of the warm-up."""
+    """Sequences in the warm-up."""
     decay_samples: int
     """Sequences from the start of the run to the end of the decay."""
     anneal_samples: int = 0
-    """Sequences of the final decay, with the style wsd."""
+    """Sequences in the final decay, with style `wsd`."""
 
 
 def run_length(training: TrainingSpec, global_batch_size: int, sequence_length: int) -> Length:
-    """Return the length; samples drop a partial batch, tokens complete the last one."""
+    """Return the length; samples are rounded down, and tokens up, to a whole batch."""
     if training.steps is not None:
         steps = training.steps
         samples = steps * global_batch_size

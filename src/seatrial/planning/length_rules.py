@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for length, schedule, checkpoints and evaluation, each with values that would fit."""
+"""Rules for length, schedule, checkpoints and evaluation, each with valid values."""
 
 from seatrial.codes.planning import PlanCode
 from seatrial.planning.finding_report import FindingReport
@@ -65,12 +65,12 @@ def check_saves(report: FindingReport, length: Length, interval: int, retained: 
 
 
 def check_timed_saves(report: FindingReport, saves: CheckpointsSpec, accelerator: str) -> None:
-    """An interval given as a time needs a step time, which is only modelled for GPUs."""
+    """Check that the step time, which an interval in minutes or hours needs, is estimated."""
     if saves.every_seconds is not None and not accelerator:
         report.error(
             PlanCode.SAVES,
             saves.interval_field,
-            f"{saves.interval_field} needs the step time, and it is not modelled without GPUs.",
+            f"{saves.interval_field} needs a step time, which Seatrial estimates only for GPUs.",
             f"{saves.every_minutes or saves.every_hours:g}",
             "Use checkpoints.every_steps instead.",
         )
@@ -79,7 +79,7 @@ def check_timed_saves(report: FindingReport, saves: CheckpointsSpec, accelerator
 def check_evaluation(
     report: FindingReport, training: TrainingSpec, split: tuple[float, float, float]
 ) -> None:
-    """Check that evaluation has a share of the data."""
+    """Check that the split has data for evaluation."""
     batches = training.evaluation.batches
     if batches and not split[1]:
         report.error(
@@ -87,5 +87,5 @@ def check_evaluation(
             "data.split",
             f"the split has no data for validation, but each evaluation reads {batches} batches.",
             f"{split[0]:g}, {split[1]:g}, {split[2]:g}",
-            "Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
+            "Use a split such as [98, 2, 0], or set training.evaluation.batches=0.",
         )

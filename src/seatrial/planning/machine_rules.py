@@ -17,9 +17,9 @@ TIB = 1 << 40
 GIB = 1 << 30
 
 _VARIANTS = {"infiniband": ("infiniband-sharp",)}
-"""Networks that use the hardware of another one."""
+"""Networks that use the same hardware as a different network."""
 _NEEDS = {Precision.FP8: "fp8", Precision.MXFP8: "fp8", Precision.NVFP4: "fp4"}
-"""The peak rate that an accelerator must state for a precision."""
+"""The peak rate that an accelerator must have for a precision."""
 
 
 def check_precision(
@@ -46,19 +46,19 @@ def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeT
         report.error(
             PlanCode.FABRIC,
             "cluster.fabric",
-            f"nodes of {node_name} have no {fabric}.",
+            f"{node_name} nodes have no {fabric} network.",
             fabric,
             f"Use one of: {', '.join(fitting)}.",
         )
 
 
 def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog) -> None:
-    """Check that the image is a reference, or an image of the catalog for this engine."""
+    """Check that the image is a reference, or an image in the catalog for this engine."""
     try:
         found = catalog.image(image)
     except NotInCatalogError as error:
         if ":" not in image and "@" not in image:
-            rule = f"{image!r} is not an image of the catalog, and has no tag or digest."
+            rule = f"{image!r} is not an image in the catalog, and has no tag or digest."
             fix = f"Write REPOSITORY:TAG. {error.fix}"
             report.error(PlanCode.IMAGE, "cluster.image", rule, image, fix)
         return
@@ -69,7 +69,7 @@ def check_image(report: FindingReport, image: str, engine: str, catalog: Catalog
         report.error(
             PlanCode.IMAGE,
             "cluster.image",
-            f"{image} is for {found.engine}, and the engine is {engine}.",
+            f"{image} is for {found.engine}, but the engine is {engine}.",
             image,
             f"Use one of: {', '.join(fitting)}.",
         )
@@ -84,7 +84,7 @@ def check_capacity(report: FindingReport, capacity: int, name: str, tier: Storag
     steps = max(0, -(-(capacity - least) // step)) if step else 0
     fitting = least + steps * step
     size = f"{fitting // GIB}Gi" if fitting % TIB else f"{fitting // TIB}Ti"
-    rule = f"{name} offers {format_bytes(least)} and multiples of {format_bytes(step)} above."
+    rule = f"{name} offers {format_bytes(least)} plus multiples of {format_bytes(step)}."
     if not step:
         rule = f"{name} offers {format_bytes(least)} or more."
     report.error(
@@ -93,10 +93,10 @@ def check_capacity(report: FindingReport, capacity: int, name: str, tier: Storag
 
 
 def state_bytes(parameters: int, sharding: Sharding, copies: int) -> int:
-    """Return the size of weights, gradients and optimizer state of a rank.
+    """Return the size of weights, gradients and optimizer state on a rank.
 
-    Megatron's mixed precision takes 18 bytes per parameter. The data-parallel copies shard the 12
-    bytes of the optimizer or, with FSDP, all of them.
+    Megatron's mixed precision takes 18 bytes per parameter. The data-parallel ranks shard the 12
+    bytes of the optimizer or, with FSDP, all 18 bytes.
     """
     if sharding is Sharding.FSDP:
         return parameters * 18 // copies
@@ -112,8 +112,8 @@ def check_state(report: FindingReport, state: int, name: str, gpu: Accelerator) 
         report.warning(
             PlanCode.STATE,
             "parallelism",
-            f"weights, gradients and optimizer state alone take about {format_bytes(state)} of "
-            f"the {format_bytes(memory)} of {name}.",
+            f"weights, gradients and optimizer state alone take about {format_bytes(state)}, but "
+            f"{name} has {format_bytes(memory)}.",
             format_bytes(state),
-            "Use a larger tp_size or pp_size, more nodes, or sharding fsdp.",
+            "Use a larger tp_size or pp_size, more nodes, or sharding: fsdp.",
         )

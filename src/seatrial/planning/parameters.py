@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The number of parameters of a rank."""
+"""The number of parameters on each rank."""
 
 from dataclasses import dataclass
 
@@ -62,7 +62,7 @@ def _attention(model: Architecture, tp_size: int) -> int:
 
 
 def _feed_forward(model: Architecture, width: int, tp_size: int) -> int:
-    """Return the parameters of a feed-forward block, or of one expert, of an inner width."""
+    """Return the parameters of a feed-forward block, or of one expert, with an inner width."""
     up = 2 * width if model.activation is Activation.SWIGLU else width
     parameters = (model.hidden_size * up + width * model.hidden_size) // tp_size
     if model.linear_bias:
@@ -87,7 +87,7 @@ def total_parameters(model: Architecture, padded_vocab: int) -> int:
 
 
 def active_parameters(model: Architecture, padded_vocab: int) -> int:
-    """Return the parameters that one token uses: of the routed experts only `top_k`."""
+    """Return the parameters that one token uses, with only `top_k` of the routed experts."""
     total = total_parameters(model, padded_vocab)
     if model.moe is None:
         return total
@@ -97,9 +97,9 @@ def active_parameters(model: Architecture, padded_vocab: int) -> int:
 
 
 def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stage: Stage) -> int:
-    """Return the parameters of one rank of a stage, as the engine reports them.
+    """Return the parameters on one rank of a stage, as the engine reports them.
 
-    With tied embeddings, the last of several stages holds a copy of the word embeddings.
+    With tied embeddings, the last of several stages has a copy of the word embeddings.
     """
     sharding = ParameterSharding(layout.tp_size, layout.ep_size, layout.etp_size)
     parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)

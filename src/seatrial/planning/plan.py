@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: a fully resolved spec, the start of all later steps."""
+"""The plan: a fully resolved spec, from which all later steps start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Origin(StrEnum):
     YOU = "you"
     """The spec or an override."""
     CATALOG = "catalog"
-    """A preset, node type or profile of the catalog."""
+    """A preset, node type or profile in the catalog."""
     DEFAULT = "default"
     """The default of the field, or the only possible value."""
     PLANNER = "planner"
@@ -42,7 +42,7 @@ class PlannedModel:
     architecture: Architecture
     """Every dimension."""
     sequence_length: int
-    """Tokens of one sequence."""
+    """Tokens per sequence."""
     padded_vocab_size: int
     """Vocabulary size with padding."""
     parameters: int
@@ -50,7 +50,7 @@ class PlannedModel:
     active_parameters: int
     """Parameters that one token uses."""
     tokenizer: str
-    """The tokenizer of the spec or the preset; empty for mock data without one."""
+    """The tokenizer in the spec or the preset; empty for mock data without a tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Machines:
     fabric: str
     """Network between the nodes."""
     image: str
-    """Container image, a name of the catalog or a reference; empty without Kubernetes."""
+    """Container image, as a name in the catalog or a reference; empty without Kubernetes."""
     storage: str
-    """Storage tier, or the existing claim as `claim/NAME`."""
+    """Storage tier, or the existing PVC as `claim/NAME`."""
 
     @property
     def world_size(self) -> int:
@@ -84,14 +84,14 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch of a step and its division."""
+    """The batch of a step, and how it is split."""
 
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
     global_batch_size: int
     """Sequences per step."""
     micro_batches: int
-    """Micro batches that each data-parallel rank processes per step."""
+    """Micro-batches that each data-parallel rank processes per step."""
     tokens_per_step: int
     """Tokens per step."""
 
@@ -111,13 +111,13 @@ class Plan:
     sequence_parallel: bool
     """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """State that is sharded over the data-parallel ranks."""
+    """Which state is sharded over the data-parallel ranks."""
     recompute: Recompute
-    """Activations that are recomputed."""
+    """Which activations are recomputed."""
     stages: tuple[Stage, ...]
     """The layers of each pipeline stage."""
     stage_parameters: tuple[int, ...]
-    """Parameters of one rank of each stage."""
+    """Parameters on one rank of each stage."""
     batch: Batch
     """The batch of a step."""
     length: Length
@@ -131,7 +131,7 @@ class Plan:
     data_location: str
     """Where prepared data is stored."""
     origins: Mapping[str, Origin]
-    """The origin of each resolved field of the spec."""
+    """The origin of each resolved spec field."""
     findings: tuple[Finding, ...] = ()
     """Warnings and notes."""
 
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The identity of the plan, without descriptions, origins and findings."""
+        """The digest of the plan, without descriptions, origins and findings."""
         data = self.to_dict()
         for remark in ("origins", "findings"):
             del data[remark]
@@ -160,7 +160,7 @@ BROUGHT_IN = "initial-weights"
 
 
 def parent_location(spec: RunSpec) -> str:
-    """Return the location of the parent's checkpoints: the given one, or the default."""
+    """Return the location of the parent's checkpoints: from the spec, or the default."""
     parent = spec.continue_from
     if parent is None:
         return ""

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kept plan: the choices of the planner, with digests of the spec, facts and constants.
+"""A stored plan: the planner's choices, with digests of the spec, facts and constants.
 
-A plan that is read back is not trusted: its choices are resolved again by the same rules, and the
+A plan that is read back is not trusted: its choices are resolved again with the same rules, and the
 result must have the stored digest.
 """
 
@@ -35,14 +35,14 @@ class Inputs:
     """Digests of everything that a plan depends on.
 
     Choices are used until the spec or the facts change. Constants and calibration only affect how
-    layouts were compared: the choices stay valid if they change.
+    layouts are compared: if these change, the choices stay valid.
     """
 
     spec: str
     facts: str
-    """The catalog entries that it uses."""
+    """The catalog entries that the plan uses."""
     constants: str
-    """The constants of memory and time."""
+    """The constants of the memory and time models."""
     calibration: str
     """The user's measurements."""
 
@@ -71,7 +71,7 @@ class KeptPlan:
 
 
 def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
-    """Return the digests of everything that a plan of the spec depends on."""
+    """Return the digests of everything that a plan for the spec depends on."""
     spec, catalog = basis.loaded.spec, basis.catalog
     wanted = spec.model_dump(mode="json", by_alias=True)
     # The description does not affect the layout.
@@ -83,11 +83,11 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
     if basis.preset is not None:
         names.append((Kind.MODELS, basis.preset[0]))
     claimed = machines.storage.startswith("claim/")
-    # The tier of a claim is unknown; the profile's default is assumed for saves.
+    # The tier of an existing PVC is unknown; the profile's default is assumed for saves.
     tier = catalog.profile(machines.profile).default_storage if claimed else machines.storage
     names.append((Kind.STORAGE, tier))
     facts = {
-        # A price changes the cost of a layout, but not which one is chosen.
+        # A price changes the cost of a layout, but not which layout is chosen.
         f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude={"price"})
         for kind, name in names
     }
@@ -101,7 +101,7 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
 
 
 def _constants(spec: RunSpec, accelerator: str, stack: str) -> str:
-    """Return the digest of every fitted constant that a plan of the spec depends on."""
+    """Return the digest of every fitted constant that a plan for the spec depends on."""
     used: dict[str, Any] = {
         "memory": memory_constants(stack),
         "failures": rate_of(spec.cluster.failures_per_gpu_year),
@@ -115,7 +115,7 @@ def _constants(spec: RunSpec, accelerator: str, stack: str) -> str:
 
 
 def record_text(inputs: Inputs, choices: Choices, plan: Plan, spec_file: str) -> str:
-    """Return the content of the file of a kept plan; `spec_file` is the name of its spec."""
+    """Return the file content of a stored plan; `spec_file` is the name of its spec."""
     content: dict[str, Any] = {
         "format": FORMAT,
         "run": plan.spec.name,
@@ -130,7 +130,7 @@ def record_text(inputs: Inputs, choices: Choices, plan: Plan, spec_file: str) ->
 
 
 def read_record(text: bytes | str) -> KeptPlan | None:
-    """Return the kept plan in a file, or None if the file was modified."""
+    """Return the stored plan in a file, or None if the file was modified."""
     try:
         content = parse_json(text)
         kept = content.pop("digest")
@@ -143,7 +143,7 @@ def read_record(text: bytes | str) -> KeptPlan | None:
 
 
 def spec_file_of(text: bytes | str) -> str:
-    """Return the name of the spec that a kept plan belongs to; empty if it is unknown."""
+    """Return the name of the spec that a stored plan belongs to; empty if it is unknown."""
     try:
         return str(parse_json(text).get("spec_file", ""))
     except (ValueError, AttributeError):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a basis to a planned run: every command uses this path."""
+"""Plan a run from its basis. Every command uses this code."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan with its search; memory and time are estimated on first use."""
+    """A plan with its search results; memory and time are estimated on first use."""
 
     plan: Plan
     choices: Choices
@@ -33,7 +33,7 @@ class PlannedRun:
     calibration: "Calibration | None"
     """The calibration from the user's own steps."""
     outcome: "SearchOutcome | None"
-    """The search that chose the layout, or that shows alternatives to a given one."""
+    """The search that chose the layout, or that shows alternatives to the spec's layout."""
     searched: bool
     """True if the search chose at least a part of the layout."""
 
@@ -49,7 +49,7 @@ class PlannedRun:
 
     @property
     def constants(self) -> "TimingConstants | None":
-        """The constants of the step time; None on a host without GPUs."""
+        """The constants of the step time model; None on a host without GPUs."""
         return self.chooser.constants
 
     @cached_property
@@ -75,7 +75,7 @@ def plan_run(
     Args:
         basis: The spec, with its model and machines.
         calibration: The calibration from the user's own steps.
-        kept: The choices of an earlier plan of the same spec, which are reused.
+        kept: The choices from an earlier plan for the same spec, which are reused.
         alternatives: True to search for alternatives even if no field is open.
     """
     searched = any(field in LAYOUT_FIELDS for field in basis.open_fields)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Warns about plans that take longer or cost more than anyone intends."""
+"""Warns about plans that take longer or cost more than anyone is likely to intend."""
 
 import math
 
@@ -23,7 +23,7 @@ MOST_NODES = 4_096
 OPTIMAL_TOKENS = 20
 """Compute-optimal tokens per parameter (arXiv 2203.15556)."""
 MANY_TOKENS = 10 * OPTIMAL_TOKENS
-"""Tokens per parameter from which on the warning names the compute-optimal number."""
+"""Tokens per parameter above which the warning states the compute-optimal number."""
 
 
 def excessive(loaded: LoadedSpec, run: PlannedRun, budget: RunBudget) -> list[Finding]:
@@ -49,23 +49,25 @@ def excessive(loaded: LoadedSpec, run: PlannedRun, budget: RunBudget) -> list[Fi
 
 
 def _fix(run: PlannedRun, days: float) -> str:
-    """Propose what shortens the run, or makes it cheaper."""
+    """Return a fix that shortens the run or makes it cheaper."""
     if days <= MOST_DAYS:
-        return "Check the length of the run; its cost grows with tokens and with parameters."
+        return (
+            "Check the length of the run; its cost grows with the number of tokens and parameters."
+        )
     fewer = format_count(int(run.plan.length.tokens * USUAL_DAYS / days))
     nodes = math.ceil(run.plan.machines.nodes * days / USUAL_DAYS)
     if nodes > MOST_NODES:
-        return f"To finish in {USUAL_DAYS} days, train on about {fewer} tokens, or a smaller model."
-    return f"For {USUAL_DAYS} days, use about {nodes:,} nodes, or train on about {fewer} tokens."
+        return f"To finish in {USUAL_DAYS} days, use about {fewer} tokens, or a smaller model."
+    return f"To finish in {USUAL_DAYS} days, use about {nodes:,} nodes, or about {fewer} tokens."
 
 
 def _optimal(run: PlannedRun) -> str:
-    """Name the compute-optimal number of tokens if the run has far more."""
+    """Return a sentence with the compute-optimal number of tokens if the run has far more."""
     parameters = run.plan.model.parameters
     if run.plan.length.tokens <= MANY_TOKENS * parameters:
         return ""
     optimal = format_count(OPTIMAL_TOKENS * parameters)
-    return f" Compute-optimal for {format_count(parameters)} parameters are about {optimal}."
+    return f" About {optimal} tokens are compute-optimal for {format_count(parameters)} parameters."
 
 
 def _length_field(loaded: LoadedSpec) -> str:

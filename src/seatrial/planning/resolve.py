@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a spec to its basis: look up model and machines in the catalog, once."""
+"""Resolve a spec to its basis: look up model and machines in the catalog, once."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,7 +40,7 @@ class Basis:
     machines: Machines
     """The machines of the run."""
     sequence_length: int
-    """Tokens of one sequence."""
+    """Tokens per sequence."""
     origins: Mapping[str, Origin]
     """The origins of the resolved fields."""
     findings: tuple[Finding, ...]
@@ -55,7 +55,7 @@ class Basis:
 
     @property
     def published_tokens(self) -> int:
-        """Tokens per step that the authors of the model used; 0 if not published."""
+        """Tokens per step that the model's authors used; 0 if not published."""
         preset = self.preset[1] if self.preset else None
         if preset is None or preset.global_batch_size is None:
             return 0
@@ -80,7 +80,7 @@ class _Resolution:
         self.report = FindingReport(self.loaded)
 
     def basis(self) -> Basis:
-        """Return model, machines and sequence length; wrong names are reported together."""
+        """Return model, machines and sequence length; report all wrong names together."""
         try:
             preset, architecture = self.model()
         except FindingsError:
@@ -123,7 +123,7 @@ class _Resolution:
                 "model.preset",
                 f"{name} needs the engine {preset.engine}, not {self.spec.engine.name}.",
                 name,
-                f"Use engine.name={preset.engine}, or another preset.",
+                f"Use engine.name={preset.engine}, or a different preset.",
             )
         return (name, preset), preset.architecture
 
@@ -142,7 +142,7 @@ class _Resolution:
         node = self.catalog.node_type(node_name)
         self.require("cluster.node_type", node_name, profile_name, profile.node_types)
         fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
-        # `seatrial catalog check` ensures that the defaults of the catalog are valid.
+        # `seatrial catalog check` ensures that the defaults in the catalog are valid.
         if cluster.fabric is not None:
             fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
             machine_rules.check_fabric(self.report, fabric, node_name, node)
@@ -167,7 +167,7 @@ class _Resolution:
         )
 
     def node_types_like(self, name: str, profile_name: str) -> tuple[str, ...]:
-        """Return the node types of a profile whose name or GPU contains a word."""
+        """Return the node types in a profile whose name or GPU contains a word."""
         names = self.catalog.names(Kind.NODE_TYPES)
         if name in names or profile_name not in self.catalog.names(Kind.PROFILES):
             return ()
@@ -179,7 +179,7 @@ class _Resolution:
         )
 
     def processes(self, name: str, node: NodeType) -> int:
-        """Return the processes per node: the given number, or one per GPU."""
+        """Return the processes per node: the number in the spec, or one per GPU."""
         wanted = self.spec.cluster.processes_per_node
         field_name = "cluster.processes_per_node"
         if wanted is None and not node.gpus:
@@ -188,7 +188,7 @@ class _Resolution:
                 field_name,
                 f"{name} has no GPUs, so cluster.processes_per_node is required.",
                 "",
-                "Add cluster.processes_per_node=2, for example.",
+                "Set it, for example cluster.processes_per_node=2.",
             )
             return 1
         if wanted is not None and node.gpus and wanted > node.gpus:
@@ -196,7 +196,7 @@ class _Resolution:
                 PlanCode.PROCESSES,
                 field_name,
                 f"{wanted} processes would share the {node.gpus} "
-                f"{'GPU' if node.gpus == 1 else 'GPUs'} of {name}.",
+                f"{'GPU' if node.gpus == 1 else 'GPUs'} on {name}.",
                 wanted,
                 f"Use at most {node.gpus}.",
             )
@@ -214,7 +214,7 @@ class _Resolution:
         return wanted
 
     def storage(self, name: str, profile: Profile) -> str:
-        """Return the storage tier, or the existing claim."""
+        """Return the storage tier, or the existing PVC."""
         storage = self.spec.cluster.storage
         if storage.claim is not None:
             self.origins["cluster.storage.claim"] = Origin.YOU
@@ -230,7 +230,7 @@ class _Resolution:
         return tier
 
     def sequence_length(self, preset: tuple[str, ModelPreset] | None) -> int:
-        """Return the given length, that of the preset, or the maximum of the model."""
+        """Return the length in the spec or the preset, or the model's maximum."""
         given = self.spec.training.sequence_length
         dimensions = self.spec.model.dimensions
         fallback = dimensions.max_positions if dimensions else 1
@@ -254,12 +254,12 @@ class _Resolution:
             self.report.error(
                 PlanCode.NODE_TYPE,
                 field_name,
-                f"a cluster of profile {profile} has no {name}.",
+                f"clusters with the profile {profile} have no {name}.",
                 name,
                 f"Use one of: {', '.join(known)}.",
             )
 
     def chosen[T](self, field_name: str, given: T | None, fallback: T) -> T:
-        """Return the given value, or the default of the catalog."""
+        """Return the value in the spec, or the default in the catalog."""
         self.origins[field_name] = Origin.CATALOG if given is None else Origin.YOU
         return fallback if given is None else given

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Resolve layout, batch, length and schedule of a spec without open fields, by every rule."""
+"""Resolve layout, batch, length and schedule for a spec without open fields, and check them."""
 
 from types import MappingProxyType
 
@@ -23,15 +23,15 @@ from seatrial.spec.scalars import AUTO
 from seatrial.units import decimal_quotient
 
 DEFAULT_PEAK_LEARNING_RATE = 3e-4
-"""For a model without a published rate: GPT-3's for its 760M size (arXiv 2005.14165, table 2.1)
-is 2.5e-4, Llama 2's for 7B (arXiv 2307.09288, section 2.2) is 3e-4."""
+"""The default for a model without a published learning rate. The peak is 2.5e-4 for GPT-3 760M
+(arXiv 2005.14165, table 2.1), and 3e-4 for Llama 2 7B (arXiv 2307.09288, section 2.2)."""
 
 
 class LayoutResolution:
     """One pass from basis and choices to the values of a plan.
 
     Errors are reported together: `layout` raises before `batch` and `length` are checked, and
-    `schedule` raises with the errors of both.
+    `schedule` raises with the errors from both.
     """
 
     def __init__(self, basis: Basis, choices: Choices) -> None:
@@ -43,7 +43,7 @@ class LayoutResolution:
         self._refuse_open()
 
     def _refuse_open(self) -> None:
-        """Report all fields that are still `auto` in one finding, at the first of them."""
+        """Report all fields that are still `auto` in one finding, at the first field."""
         left = [name for name in open_fields(self.spec, self.basis.architecture) if name != SAVES]
         if not left:
             return
@@ -51,7 +51,7 @@ class LayoutResolution:
         self.report.error(
             PlanCode.AUTO,
             left[0],
-            f"{names} {verb} auto, and the planner chose no value.",
+            f"{names} {verb} auto, but the planner chose no value.",
             AUTO,
             f"Run seatrial plan {self.basis.loaded.root.file}.",
         )
@@ -70,7 +70,7 @@ class LayoutResolution:
         model, machines = basis.architecture, basis.machines
         world, per_node = machines.world_size, machines.processes_per_node
         layout_rules.check_experts(report, model, world, layout)
-        # A wrong tp_size breaks further rules, which would distract from it.
+        # A wrong tp_size also breaks other rules, whose findings would distract from the cause.
         if layout_rules.check_tensor_parallel(report, model, layout):
             layout_rules.check_world(report, world, per_node, layout)
             layout_rules.check_sequence(
@@ -86,7 +86,7 @@ class LayoutResolution:
         return layout, stages
 
     def _written_layout(self) -> Layout:
-        """Return the layout of the spec; an `auto` with one possible value takes it."""
+        """Return the layout in the spec; `auto` fields with one possible value get that value."""
         spec = self.spec.parallelism
         sizes: dict[str, int] = {}
         for name in ("tp_size", "pp_size", "cp_size", "ep_size", "vp_size"):
@@ -119,7 +119,7 @@ class LayoutResolution:
         return run_length(self.spec.training, batch.global_batch_size, length)
 
     def schedule(self, batch: Batch, length: Length) -> Schedule:
-        """Return the learning rate; raise with every rule that batch, length, saves or it break."""
+        """Return the learning-rate schedule; raise with all errors, including earlier ones."""
         training, preset = self.spec.training, self.basis.preset
         size, sequence_length = batch.global_batch_size, self.basis.sequence_length
         rate = training.learning_rate
@@ -167,7 +167,7 @@ class LayoutResolution:
     def stage_parameters(
         self, model: PlannedModel, layout: Layout, stages: tuple[Stage, ...]
     ) -> tuple[int, ...]:
-        """Return the parameters of a rank of each stage; warn if their state exceeds a GPU."""
+        """Return each stage's parameters per rank; warn if their state exceeds a GPU's memory."""
         padded = model.padded_vocab_size
         found = tuple(rank_parameters(model.architecture, padded, layout, each) for each in stages)
         accelerator = self.basis.machines.accelerator
@@ -179,7 +179,7 @@ class LayoutResolution:
         return found
 
     def location(self, field: str, usual: str) -> str:
-        """Return the given location, or the default in the directory of the run."""
+        """Return the location in the spec, or the default in the run's directory."""
         given: str | None = value_at(self.spec, field)
         self._origins[field] = Origin.DEFAULT if given is None else Origin.YOU
         return (
@@ -189,7 +189,7 @@ class LayoutResolution:
         )
 
     def origins(self, choices: Choices) -> MappingProxyType[str, Origin]:
-        """Return the origin of the value of each resolved field."""
+        """Return the origin of each resolved field's value."""
         published = self.basis.published_tokens // self.basis.sequence_length
         found = self._origins | origins_of(choices, published)
         if self.spec.checkpoints.every_seconds is not None:

@@ -22,17 +22,17 @@ class Cost:
     usd: float
     """US dollars for all nodes over the whole time."""
     usd_per_hour: float
-    """List price of one node and hour."""
+    """List price of one node per hour."""
     as_of: date
     """The day on which the source stated the price."""
     region: str
-    """The region of the price."""
+    """The region that the price applies to."""
     source: str
-    """The publication of the price."""
+    """Where the price is published."""
 
 
 def cost_of(node: NodeType, nodes: int, seconds: float) -> Cost | None:
-    """Return the cost of the nodes for that time, or None if no price is known."""
+    """Return the cost of the nodes for this time, or None if no price is known."""
     price = node.price
     if price is None:
         return None
@@ -41,19 +41,19 @@ def cost_of(node: NodeType, nodes: int, seconds: float) -> Cost | None:
 
 
 MOST_LOST = 0.99
-"""Share of lost time above which a run counts as never finishing."""
+"""Fraction of lost time above which a run counts as never finishing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """The duration of a run from its first step to its last, by parts."""
+    """The duration of a run from its first step to its last, by component."""
 
     training: float
-    """Seconds of all steps, without repeated ones."""
+    """Seconds of all steps, without repeated steps."""
     saving: float
     """Seconds that training waits for saves."""
     failures: float
-    """Seconds of repeated steps after failures, and of restarts."""
+    """Seconds of restarts, and of steps that are repeated after failures."""
 
     @property
     def total(self) -> float:
@@ -83,7 +83,7 @@ class FailureLoss:
     work: float
     """Seconds of work since the last save."""
     restart: float
-    """Seconds until the run trains again."""
+    """Seconds until training continues."""
     usd: float | None
     """List price of all nodes for that time; None if no price is known."""
 
@@ -115,7 +115,7 @@ def budget_of(run: PlannedRun, catalog: Catalog) -> RunBudget:
 
 
 def duration_of(training: float, lost: Losses) -> Duration | None:
-    """Return the duration with the lost shares, or None if almost all of the time is lost."""
+    """Return the duration including lost time, or None if almost all of the time is lost."""
     if lost.total > MOST_LOST:
         return None
     total = training / (1 - lost.total)

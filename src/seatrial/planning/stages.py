@@ -3,9 +3,9 @@
 """The layers of each pipeline stage, by Megatron's rules.
 
 The source is `megatron/core/transformer/transformer_block.py` (get_num_layers_to_build) and the
-checks of `transformer_config.py`. Stages are equal with two exceptions. The first and the last
+checks in `transformer_config.py`. Stages are equal with two exceptions. The first and the last
 stage can have their own number of layers. Or embedding and loss count as one layer each: then the
-first chunk of the first stage and the last chunk of the last stage have one layer less. Chunk c of
+first chunk of the first stage and the last chunk of the last stage have one layer fewer. Chunk c of
 every stage comes before chunk c + 1 of any stage.
 """
 
@@ -41,7 +41,7 @@ class Uneven:
 
 
 def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] | Uneven:
-    """Return the number of layers of each stage, or why they cannot be divided.
+    """Return the number of layers in each stage, or why they cannot be divided.
 
     The numbers include embedding and loss if these count as layers.
     """
@@ -52,8 +52,8 @@ def stage_sizes(layers: int, pp_size: int, spec: ParallelismSpec) -> list[int] |
     if stages < 0 or (pp_size == 1 and (first or last)):
         field = "first_stage_layers" if first is not None else "last_stage_layers"
         return Uneven(
-            f"pp_size is {pp_size}, so there are no other stages to differ from.",
-            "Remove it, or use a larger pp_size.",
+            f"pp_size is {pp_size}, so all layers are in one stage.",
+            "Remove the field, or use a larger pp_size.",
             field,
         )
     if middle < 0 or (stages == 0) != (middle == 0) or (stages and middle % stages):
@@ -87,25 +87,26 @@ def _uneven(layers: int, pp_size: int, middle: int, stages: int, spec: Paralleli
         )
     return Uneven(
         f"{middle} of {layers} layers remain for {stages} middle stages.",
-        f"Choose first_stage_layers and last_stage_layers so that {stages} divides the rest."
+        f"Choose first_stage_layers and last_stage_layers so that the number of remaining layers "
+        f"is divisible by {stages}."
         if stages
-        else f"Make the two add up to {layers}.",
+        else f"Make first_stage_layers and last_stage_layers add up to {layers}.",
         "first_stage_layers" if spec.first_stage_layers is not None else "last_stage_layers",
     )
 
 
 def counted_words(spec: ParallelismSpec) -> str:
-    """Return what else counts as a layer, as text."""
+    """Return which of embedding and loss count as layers, as text."""
     counted = [("embedding", spec.embedding_as_layer), ("loss", spec.loss_as_layer)]
     return " and ".join(name for name, counts in counted if counts)
 
 
 def _counted_ends(layers: int, pp_size: int) -> str:
-    """Return what to count as a layer so that the layers divide evenly, as text."""
+    """Return which fields make the layers divide evenly, as text."""
     if (layers + 2) % pp_size == 0:
-        return ", or keep it with embedding_as_layer and loss_as_layer true"
+        return f", or keep pp_size {pp_size} and set embedding_as_layer and loss_as_layer to true"
     if (layers + 1) % pp_size == 0:
-        return ", or keep it with loss_as_layer true"
+        return f", or keep pp_size {pp_size} and set loss_as_layer to true"
     return ""
 
 
@@ -113,17 +114,20 @@ def _uneven_ends(layers: int, pp_size: int) -> str:
     """Return sizes of the first and last stage so that the rest divides evenly, as text."""
     if pp_size < 3 or layers < pp_size:
         return ""
-    # The ends also hold the embedding or the loss, so they get at most an even share.
+    # The ends also contain the embedding or the loss, so they get at most an even share.
     for ends in range(2 * (layers // pp_size), 1, -1):
         if (layers - ends) % (pp_size - 2) == 0 and layers > ends:
             last = (ends + 1) // 2
             first = ends - last
-            return f", or keep it with first_stage_layers {first} and last_stage_layers {last}"
+            return (
+                f", or keep pp_size {pp_size} and use first_stage_layers {first} and "
+                f"last_stage_layers {last}"
+            )
     return ""
 
 
 def _around(numbers: list[int], wanted: int) -> list[int]:
-    """Return the nearest numbers below and above the wanted one."""
+    """Return the nearest numbers below and above the wanted number."""
     below = [n for n in numbers if n < wanted]
     above = [n for n in numbers if n > wanted]
     return below[-1:] + above[:1]

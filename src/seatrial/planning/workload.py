@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of the memory and time models: one layout of one model on one kind of machine.
+"""The input of the memory and time models: one layout of one model on one kind of machine.
 
 The search creates thousands of workloads, and the back-test creates one for each published row, so
 both use the same models.
@@ -30,9 +30,9 @@ class Hardware:
     memory_bandwidth: float
     """Device memory bandwidth, bytes/s."""
     link_bandwidth: float
-    """Bandwidth of the link of one GPU in one direction, bytes/s."""
+    """Link bandwidth of one GPU in one direction, bytes/s."""
     link_domain_gpus: int
-    """Number of GPUs connected by that link."""
+    """Number of GPUs that the link connects."""
     gpus_per_node: int
     network_bandwidth: float
     """Network bandwidth of a node per GPU in one direction, bytes/s."""
@@ -45,7 +45,7 @@ class Workload:
     model: Architecture
     """Every dimension of the model."""
     sequence_length: int
-    """Tokens of one sequence."""
+    """Tokens per sequence."""
     padded_vocab_size: int
     """Vocabulary size with padding."""
     layout: Layout
@@ -55,13 +55,13 @@ class Workload:
     sequence_parallel: bool
     """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """State that is sharded over the data-parallel ranks."""
+    """Which state is sharded over the data-parallel ranks."""
     recompute: Recompute
-    """Activations that are recomputed."""
+    """Which activations are recomputed."""
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
     micro_batches: int
-    """Micro batches that each data-parallel rank processes per step."""
+    """Micro-batches that each data-parallel rank processes per step."""
     precision: Precision
     """Number format of the matrix products."""
     hardware: Hardware
@@ -70,17 +70,17 @@ class Workload:
     flash_attention: bool = True
     """True if attention does not store its matrix of scores."""
     gradient_bytes: int = 4
-    """Bytes of a gradient: Megatron accumulates in fp32, older fp16 runs used 2."""
+    """Bytes per gradient element: Megatron accumulates in fp32; older fp16 runs used 2."""
     hidden_dropout: bool = False
     """True if there is dropout on the residual stream, whose masks are stored."""
     attention_weights: int = 0
-    """Attention weights of a layer if they differ from grouped queries (MLA); otherwise 0."""
+    """Attention parameters per layer if they differ from grouped queries (MLA); otherwise 0."""
     attention_share: float = 1.0
-    """Share of the sequence that a token attends to, mean over layers; below 1 with windows."""
+    """Mean fraction of the sequence that a token attends to; below 1 with attention windows."""
     shard_size: int = 0
-    """Number of adjacent ranks that shard the state; 0 for all model copies."""
+    """Number of adjacent ranks that shard the state; 0 for all model replicas."""
     moe_every: int = 1
-    """Interval of the layers with experts, after the leading dense ones."""
+    """Interval between layers with experts, after the leading dense layers."""
     recompute_modules: frozenset[RecomputeModule] = frozenset()
     """Modules that selective recomputation covers; if empty, core attention."""
     narrow_weights: bool = False
@@ -88,6 +88,6 @@ class Workload:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of one optimizer step."""
+        """Tokens per optimizer step."""
         samples = self.micro_batch_size * self.micro_batches * self.layout.dp_size
         return samples * self.sequence_length

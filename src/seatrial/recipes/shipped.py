@@ -11,7 +11,7 @@ from seatrial.spec.loader import load
 from seatrial.spec.run import RunSpec
 
 DIRECTORY = Path(__file__).parent / "data"
-"""The directory of the shipped specs."""
+"""The directory with the shipped specs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Recipe:
     """One shipped spec."""
 
     name: str
-    """Its name on the command line."""
+    """The name on the command line."""
     path: Path
     """The file."""
 
@@ -40,10 +40,12 @@ def recipe_names() -> list[str]:
 
 
 def recipe(name: str) -> Recipe:
-    """Return the recipe of that name; raise NotInCatalogError if there is none."""
+    """Return the recipe with this name; raise NotInCatalogError if there is none."""
     names = recipe_names()
     if name not in names:
         match = nearest(name, names)
-        hint = f"Did you mean {match}?" if match else "See: seatrial recipes list."
+        hint = (
+            f"Did you mean {match}?" if match else "To list the recipes, run seatrial recipes list."
+        )
         raise NotInCatalogError(f"There is no recipe {name!r}.", hint)
     return Recipe(name, DIRECTORY / f"{name}.yaml")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a new run.yaml with the given settings; the planner chooses the rest."""
+"""Writes a new run.yaml with the user's settings; the planner chooses the rest."""
 
 import json
 import re
@@ -22,11 +22,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./:@+%~-]*[\w/]|\w", re.ASCII)
 _READ_OTHERWISE = re.compile(r"(true|false|null|[-+.]?[0-9][0-9.xoe+-]*)", re.IGNORECASE)
 _BUCKETS = ("s3://", "abfs://", "abfss://", "gs://", "gcs://", "az://")
 PROCESSES_WITHOUT_GPUS = 2
-"""Processes on a machine without GPUs: the fewest that exercise distributed training."""
+"""Processes on a machine without GPUs: the minimum for distributed training."""
 SEQUENCES_WITHOUT_GPUS = 8
 """Sequences per step for each process without a GPU."""
 _GATED = "licence to be accepted"
-"""Text in the note of a preset whose tokenizer is gated."""
+"""Text in the note on a preset whose tokenizer is gated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class Wishes:
     tokenizer: str | None = None
     """The tokenizer; defaults to the preset's."""
     tokens: str | None = None
-    """Length of the run; defaults to the usual one for the profile."""
+    """Length of the run; the default depends on the profile."""
     volume: str | None = None
-    """Where a run on this host stores its files; defaults to the spec's."""
+    """Where a run on this host stores its files; defaults to the spec's default mount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Starter:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The defaults of a new run."""
+    """The defaults for a new run."""
 
     model: str
     """Model preset from the catalog."""
@@ -76,7 +76,7 @@ class Usual:
 
 
 def usual(profile: Profile) -> Usual:
-    """Return the defaults; on one host, a run that a laptop trains in a minute or two."""
+    """Return the defaults; on one host, a run that takes a minute or two on a laptop."""
     if Operator.TORCHRUN in profile.operators:
         return Usual("stories-260k", "300k")
     return Usual("gpt3-125m", "10B")
@@ -85,7 +85,7 @@ def usual(profile: Profile) -> Usual:
 def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     """Return a valid spec; raise FindingsError if the settings do not allow one.
 
-    Layout, batch and saves are `auto`: the planner determines if and how the model fits.
+    Layout, batch size and saves are `auto`: the planner determines whether and how the model fits.
     """
     _refuse_unprintable(wishes)
     preset = catalog.model(wishes.model)
@@ -130,9 +130,9 @@ def _refuse_unprintable(wishes: Wishes) -> None:
             SpecCode.TYPE,
             Severity.ERROR,
             Where(field=field),
-            "it contains a character that cannot be printed, such as a line break.",
+            "the value contains an unprintable character, such as a line break.",
             "",
-            "Remove it.",
+            "Remove the character.",
         )
         for field, value in given.items()
         if value is not None and not value.isprintable()
@@ -196,10 +196,10 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
 
 
 def _batch(gpus: int, processes: int) -> str:
-    """Return the batch: the planner's, or a small one if CPUs have to train on it."""
+    """Return the global batch size: `auto`, or a small number for training on CPUs."""
     if gpus:
         return "auto    # sequences per step"
-    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; few, without GPUs"
+    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; small without GPUs"
 
 
 def _volume(directory: str | None, profile: Profile) -> list[str]:
@@ -210,7 +210,7 @@ def _volume(directory: str | None, profile: Profile) -> list[str]:
 
 
 def _access(wishes: Wishes, preset: ModelPreset, profile: Profile) -> list[str]:
-    """Return comments to fill in for access to private data."""
+    """Return comments for the user to complete, for access to private data."""
     if Operator.TORCHRUN in profile.operators:
         return []
     lines, address = [], wishes.data or ""

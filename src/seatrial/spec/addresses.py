@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of files: a path, or a URL of a supported store."""
+"""Addresses of files: a path, or a URL in a supported object store."""
 
 import re
 from typing import Annotated
@@ -22,14 +22,14 @@ _NO_COLON = re.compile(rf"({'|'.join(SCHEMES)})//+(.*)", re.DOTALL)
 
 
 def _address(text: str) -> str:
-    """Check that the text is a path without `~`, or a URL of a supported store."""
+    """Check that the text is a path without `~`, or a URL in a supported object store."""
     if text.startswith("~"):
         raise broken(
             f"{shown(text)} starts with a home directory, which is different in a pod.",
             "Use an absolute path, such as /home/me/corpus.",
         )
     if parts := _NO_COLON.fullmatch(text):
-        raise broken(f"{shown(text)} lacks the colon of an address.", _fix(parts[1], parts[2]))
+        raise broken(f"{shown(text)} has no colon after the scheme.", _fix(parts[1], parts[2]))
     parts = _SCHEME.fullmatch(text)
     if parts is None:
         return text
@@ -39,15 +39,15 @@ def _address(text: str) -> str:
     if not slashes and scheme.lower() not in SCHEMES:
         # A relative path that contains a colon.
         return text
-    raise broken(f"{shown(text)} is not an address that can be read.", _fix(scheme.lower(), rest))
+    raise broken(f"{shown(text)} is not a supported address.", _fix(scheme.lower(), rest))
 
 
 def _fix(scheme: str, rest: str) -> str:
-    """Return the fix: what to write instead."""
+    """Return the fix: the address to write instead."""
     if scheme in ("http", "https", "ftp"):
-        return f"{scheme}:// is not supported: copy the files first, to a path or to {_KNOWN}."
+        return f"{scheme}:// is not supported: copy the files to a path or to one of {_KNOWN}."
     if scheme == "file":
-        return "Write the path alone, without file://."
+        return "Write only the path, without file://."
     known = scheme if scheme in SCHEMES else _OTHER_NAMES.get(scheme) or nearest(scheme, SCHEMES)
     if known is None:
         return f"Use a path, or one of {_KNOWN}."
@@ -56,7 +56,7 @@ def _fix(scheme: str, rest: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
-"""A path, or a URL of a supported store."""
+"""A path, or a URL in a supported object store."""
 
 
 def tokenizer_name(address: str) -> tuple[str, str]:

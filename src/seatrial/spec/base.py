@@ -14,8 +14,8 @@ from seatrial.codes.spec import SpecCode
 class SpecModel(BaseModel):
     """A frozen section of a spec; unknown keys are errors, so that typos are reported.
 
-    A rule that compares several fields is a validator of the one that is declared last: pydantic
-    runs it even if other fields are invalid, so that one pass reports all errors.
+    A rule that compares several fields is a validator of the last declared field: pydantic runs it
+    even if other fields are invalid, so that one pass reports all errors.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -23,8 +23,8 @@ class SpecModel(BaseModel):
         frozen=True,
         populate_by_name=True,
         allow_inf_nan=False,
-        # Without this, pydantic builds a validator for every section at startup, in addition to
-        # the one for the whole spec. With it, a section's validator is built on first use.
+        # Build a section's validator on first use. By default, pydantic builds one for every
+        # section at startup, in addition to the validator for the whole spec.
         defer_build=True,
     )
 
@@ -46,12 +46,12 @@ def broken(
     inside: tuple[str | int, ...] = (),
     instead: str = "",
 ) -> PydanticCustomError:
-    """Return the error of a validator: the broken rule as a sentence, and the fix.
+    """Return the error for a validator to raise: the broken rule as a sentence, and the fix.
 
-    By default, the finding refers to the validated field. If one of several keys of the same
+    By default, the finding refers to the validated field. If one of several keys in the same
     section is missing, `absent` lists these keys and the finding refers to them. If the validated
-    field is a section or a list, `inside` is the path from it to the invalid value. If another
-    field of the same section is invalid, `instead` is its name.
+    field is a section or a list, `inside` is the path from it to the invalid value. If a different
+    field in the same section is invalid, `instead` is its name.
     """
     context: dict[str, Any] = {"rule": rule, "fix": fix, "code": code}
     context |= {"absent": absent, "inside": inside, "instead": instead}
@@ -75,7 +75,7 @@ def require_one_of(data: Mapping[str, Any], last: object, *names: str) -> None:
     choices = f"{', '.join(keys[:-1])} or {final}"
     if not given:
         raise broken(
-            f"exactly one of {choices} is needed, and none is given.",
+            f"exactly one of {choices} is required, but none is set.",
             f"Add {choices}.",
             absent=keys,
         )
@@ -83,6 +83,6 @@ def require_one_of(data: Mapping[str, Any], last: object, *names: str) -> None:
         both = f"{', '.join(given[:-1])} and {given[-1]}"
         rest = "the other" if len(given) == 2 else "the rest"
         raise broken(
-            f"exactly one of {choices} may be given, and {both} are.",
+            f"only one of {choices} may be set, but {both} are set.",
             f"Keep one of {both}, and remove {rest}.",
         )

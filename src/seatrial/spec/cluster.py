@@ -24,7 +24,7 @@ def _variable_name(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise broken(
             f"{shown(name)} is not a valid variable name.",
-            "Use letters, digits and _, with no digit first.",
+            "Use letters, digits and _, and do not start with a digit.",
             SpecCode.TYPE,
         )
     return name
@@ -34,8 +34,8 @@ def _public_variable(name: str) -> str:
     """Check that an environment variable is not a secret, whose value must not be in a spec."""
     if names_secret(name):
         raise broken(
-            f"{name} is a secret, and a spec must not contain the value of a secret.",
-            f"Remove it and add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}.",
+            f"{name} is a secret, but a spec must not contain the value of a secret.",
+            f"Remove it, and add {{secret: NAME, key: KEY, env: {name}}} to cluster.secrets.",
             SpecCode.SECRET,
         )
     return name
@@ -46,7 +46,7 @@ def _object_name(name: str) -> str:
     if not names_object(name):
         raise broken(
             f"{shown(name)} is not a valid Kubernetes name.",
-            "Use lower-case letters, digits, hyphens and dots, a letter or digit first and last.",
+            "Use lowercase letters, digits, hyphens and dots, with a letter or digit at each end.",
         )
     return name
 
@@ -85,10 +85,10 @@ class Gang(StrEnum):
 
 
 class TopologySpec(SpecModel):
-    """How closely together Kueue places the pods of the run."""
+    """How close to each other Kueue places the pods of the run."""
 
     level: str = Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
-    """Node label of the topology domain that should hold all pods, such as a rack or a block."""
+    """Node label of the topology domain, such as a rack or block, that should contain all pods."""
     required: Flag = False
     """True to wait until one domain has room for all pods, instead of spreading over several."""
 
@@ -97,42 +97,42 @@ class VolumeSpec(SpecModel):
     """An existing file system or bucket that has no persistent volume claim yet."""
 
     handle: str = Field(pattern=r"^[^\s]+$")
-    """The storage driver's ID of the volume, such as `fs-0123456789abcdef0`."""
+    """ID of the volume in the storage driver, such as `fs-0123456789abcdef0`."""
     attributes: Mapping[str, str] = {}
     """Other attributes that the driver needs, such as `dnsname` and `mountname`, as strings."""
 
 
 class StorageSpec(SpecModel):
-    """The shared volume of the run: an existing claim, or a new volume of a storage tier."""
+    """The shared volume of the run: an existing PVC, or a new volume in a storage tier."""
 
     claim: ObjectName | None = None
-    """Name of an existing persistent volume claim."""
+    """Name of an existing persistent volume claim (PVC)."""
     tier: str | None = None
     """Storage tier of a new volume, from the catalog; defaults to the profile's."""
     capacity: ByteSize | None = None
     """Size of a new volume with its unit, such as `16Ti`; defaults to what the run needs."""
     volume: VolumeSpec | None = None
-    """Existing file system or bucket of the tier; if not set, a new one is created."""
+    """Existing file system or bucket in the tier; if not set, a new volume is created."""
     parameters: Mapping[str, str] = {}
     """Storage class parameters that are specific to this cluster, such as `subnetId`."""
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
-    """Absolute path where pods mount the volume; on a single host, the directory of the runs."""
+    """Absolute path where pods mount the volume; on a single host, the directory for runs."""
 
     @field_validator("mount", mode="before")
     @classmethod
     def _from_the_root(cls, mount: object) -> object:
         if isinstance(mount, str) and not mount.startswith("/"):
             raise broken(
-                f"{shown(mount)} is not an absolute path, and each process has another working "
+                f"{shown(mount)} is not an absolute path, but each process has its own working "
                 "directory.",
-                f"Use an absolute path; in a shell, $PWD/{mount.removeprefix('./')}.",
+                f"Use an absolute path, such as $PWD/{mount.removeprefix('./')} in a shell.",
                 SpecCode.TYPE,
             )
         if isinstance(mount, str) and {".", ".."} & set(mount.split("/")):
             rule = f"{shown(mount)} contains . or .., so paths below it would be ambiguous."
-            raise broken(rule, "Write the path without them.", SpecCode.TYPE)
+            raise broken(rule, "Write the path without these parts.", SpecCode.TYPE)
         if isinstance(mount, str) and not mount.strip("/"):
-            rule = "a volume mounted at / would hide the files of the image."
+            rule = "a volume mounted at / would hide the files in the image."
             raise broken(rule, "Use a directory, such as /data.", SpecCode.TYPE)
         return mount
 
@@ -140,7 +140,7 @@ class StorageSpec(SpecModel):
     @classmethod
     def _claim_or_tier(cls, tier: str | None, info: ValidationInfo) -> str | None:
         if tier is not None and info.data.get("claim") is not None:
-            raise broken("an existing claim has its tier already.", "Keep claim or tier, not both.")
+            raise broken("an existing PVC already has a tier.", "Keep claim or tier, not both.")
         return tier
 
     @field_validator("capacity")
@@ -148,7 +148,7 @@ class StorageSpec(SpecModel):
     def _claim_or_capacity(cls, capacity: int | None, info: ValidationInfo) -> int | None:
         if capacity is not None and info.data.get("claim") is not None:
             raise broken(
-                "an existing claim already has a capacity.", "Keep claim or capacity, not both."
+                "an existing PVC already has a capacity.", "Keep claim or capacity, not both."
             )
         return capacity
 
@@ -156,9 +156,7 @@ class StorageSpec(SpecModel):
     @classmethod
     def _claim_or_volume(cls, volume: object, info: ValidationInfo) -> object:
         if volume is not None and info.data.get("claim") is not None:
-            raise broken(
-                "an existing claim already has a volume.", "Keep claim or volume, not both."
-            )
+            raise broken("an existing PVC already has a volume.", "Keep claim or volume, not both.")
         return volume
 
     @field_validator("parameters")
@@ -169,14 +167,14 @@ class StorageSpec(SpecModel):
         for name in ("claim", "volume"):
             if parameters and info.data.get(name) is not None:
                 raise broken(
-                    f"parameters apply to a new volume, and {name} names an existing one.",
+                    f"parameters apply to a new volume, but {name} names an existing one.",
                     f"Keep {name} or parameters, not both.",
                 )
         return parameters
 
 
 class PreparationPods(SpecModel):
-    """The pods that prepare data on the cluster; they do not need GPUs."""
+    """The pods that prepare data in the cluster; they do not need GPUs."""
 
     pods: Annotated[int, Field(strict=True, gt=0, le=10_000)] = 4
     """Number of pods that run at the same time."""
@@ -185,7 +183,7 @@ class PreparationPods(SpecModel):
     memory: ByteSize = 32 << 30
     """Memory per pod with its unit, such as `32Gi`."""
     image: str | None = Field(default=None, pattern=r"^[^\s]+$")
-    """Container image, or the name of one in the catalog; defaults to the profile's."""
+    """Container image, or the name of an image in the catalog; defaults to the profile's."""
 
 
 class SecretRef(SpecModel):
@@ -196,7 +194,7 @@ class SecretRef(SpecModel):
     key: str | None = Field(default=None, pattern=r"^[-._a-zA-Z0-9]+$")
     """Key inside the secret (letters, digits, `-`, `_`, `.`); required with `env`."""
     env: VariableName | None = None
-    """Environment variable that is set to the value of the key."""
+    """Environment variable to set to the value of the key."""
     mount: str | None = Field(default=None, validate_default=True, pattern=r"^/[^\s:]*$")
     """Directory where the secret's keys are mounted as files, such as `/etc/tokens`."""
 
@@ -209,12 +207,12 @@ class SecretRef(SpecModel):
         if (env is None) == (mount is None):
             raise broken(
                 "a secret is either an environment variable (env) or files (mount).",
-                "Give exactly one of env and mount.",
+                "Set exactly one of env and mount.",
                 absent=() if mount else ("env", "mount"),
             )
         if env is not None and info.data["key"] is None:
             raise broken(
-                f"{shown(env)} needs to know which key of the secret it receives.",
+                f"the key of the secret to store in {shown(env)} is not set.",
                 "Add key: NAME_OF_THE_KEY.",
                 absent=("key",),
             )
@@ -231,27 +229,27 @@ class ClusterSpec(SpecModel):
     nodes: Annotated[int, Field(strict=True, gt=0, le=1_000_000)] = 1
     """Number of nodes."""
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
-    """Processes per node, one per GPU; defaults to the number of GPUs of the node."""
+    """Processes per node, one per GPU; defaults to the number of GPUs on the node."""
     operator: Operator = Operator.AUTO
-    """Launcher of the processes: a Kubernetes operator, or torchrun on this host."""
+    """Launcher of the processes: a Kubernetes operator, or `torchrun` on this host."""
     operator_version: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
-    """Version of the operator on the cluster, such as `2.1`; defaults to the newest known."""
+    """Version of the operator in the cluster, such as `2.1`; defaults to the newest known."""
     namespace: str = "default"
-    """Kubernetes namespace of the run."""
+    """Kubernetes namespace in which the run is created."""
     queue: str | None = None
     """Kueue local queue that admits the run; if not set, Kueue is not used."""
     topology: TopologySpec | None = None
-    """How closely together Kueue places the pods; if not set, there is no constraint."""
+    """How close to each other Kueue places the pods; if not set, there is no constraint."""
     gang: Gang = Gang.AUTO
     """Gang scheduler that starts all pods together, or none of them."""
     priority_class: ObjectName | None = None
     """Kubernetes priority class of the pods; defaults to the cluster's."""
     fabric: str | None = None
-    """Network between nodes; defaults to the node type's; `none` for plain TCP."""
+    """Network between nodes; `none` for plain TCP; defaults to the node type's."""
     storage: StorageSpec = DEFAULTS
     """The shared volume of the run."""
     image: str | None = Field(default=None, pattern=r"^[^\s]+$")
-    """Container image, or the name of one in the catalog; defaults to the profile's."""
+    """Container image, or the name of an image in the catalog; defaults to the profile's."""
     image_pull_secret: ObjectName | None = None
     """Kubernetes secret with the registry credentials to pull the image."""
     env: Mapping[Variable, str] = {}
@@ -261,13 +259,13 @@ class ClusterSpec(SpecModel):
     identity: str | None = Field(default=None, pattern=r"^[^\s]+$")
     """Cloud identity of a new service account: role ARN, Azure client ID, or Google account."""
     secrets: tuple[SecretRef, ...] = ()
-    """Kubernetes secrets that pods receive, by reference."""
+    """References to Kubernetes secrets to set or mount in the pods."""
     run_as_user: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
-    """User ID of the processes; defaults to root on a fabric with RDMA, otherwise 1000."""
+    """User ID of the processes; defaults to 0 (root) on a fabric with RDMA, otherwise to 1000."""
     restarts: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 10
     """Maximum consecutive restarts without progress; progress resets the counter."""
     failures_per_gpu_year: Annotated[float, Field(gt=0, le=1_000)] | None = None
-    """Expected unplanned interruptions per GPU and year; defaults to those of Llama 3's run."""
+    """Expected unplanned interruptions per GPU and year; defaults to the rate of Llama 3's run."""
     preflight: Flag = True
     """True to check each node before training starts on it."""
     preparation: PreparationPods = DEFAULTS
@@ -288,7 +286,7 @@ class ClusterSpec(SpecModel):
     def _topology_needs_queue(cls, topology: object, info: ValidationInfo) -> object:
         if topology is not None and info.data.get("queue", "") is None:
             raise broken(
-                "Kueue places pods by topology, and it ignores a run without a queue.",
+                "Kueue places pods by topology, but it ignores a run without a queue.",
                 "Add queue: NAME, or remove topology.",
             )
         return topology
@@ -298,7 +296,7 @@ class ClusterSpec(SpecModel):
     def _one_gang(cls, gang: Gang, info: ValidationInfo) -> Gang:
         if gang in (Gang.COSCHEDULING, Gang.VOLCANO) and info.data.get("queue") is not None:
             raise broken(
-                f"Kueue admits all pods together already, and would wait for {gang} besides.",
+                f"Kueue already admits all pods together, so {gang} is not needed.",
                 "Keep queue or gang, not both.",
             )
         return gang
@@ -309,17 +307,18 @@ class ClusterSpec(SpecModel):
         if not names_namespace(name):
             raise broken(
                 f"{shown(name)} is not a valid Kubernetes name.",
-                "Use lower-case letters, digits and hyphens, at most 63, no hyphen first or last.",
+                "Use at most 63 lowercase letters, digits and hyphens, with no hyphen at either "
+                "end.",
             )
         return name
 
     @field_validator("queue")
     @classmethod
     def _queue_name(cls, name: str | None) -> str | None:
-        # Kueue reads the queue from a label, and label values have at most 63 characters.
+        # Kueue reads the queue from a label, whose value can have at most 63 characters.
         if name is not None and not names_object(name, 63):
             raise broken(
                 f"{shown(name)} is not a valid Kueue queue name.",
-                "Use lower-case letters, digits, hyphens and dots, at most 63.",
+                "Use at most 63 lowercase letters, digits, hyphens and dots.",
             )
         return name

@@ -14,7 +14,7 @@ from seatrial.spec.scalars import LARGEST, Flag, Fraction, PositiveFloat, Positi
 
 
 def _split(value: Any) -> tuple[float, float, float]:
-    """Check the three shares; the first must be above 0."""
+    """Check the three shares; the training share must be above 0."""
     shares = value if isinstance(value, list | tuple) else ()
     numbers = [
         float(x)
@@ -24,12 +24,12 @@ def _split(value: Any) -> tuple[float, float, float]:
     if len(shares) != 3 or len(numbers) != 3:
         raise broken(
             "must be three shares, for training, validation and test.",
-            "Write for example [98, 2, 0].",
+            "Write three numbers, such as [98, 2, 0].",
             SpecCode.TYPE,
         )
     train, validation, test = numbers
     if train == 0:
-        raise broken("no share is left for training.", "Write for example [98, 2, 0].")
+        raise broken("the training share is 0.", "Write three numbers, such as [98, 2, 0].")
     return train, validation, test
 
 
@@ -59,19 +59,19 @@ class DataSource(SpecModel):
     """One corpus: raw text to prepare, or data that is already prepared."""
 
     name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")
-    """Short name (lower-case letters, digits, `.`, `_`, `-`); defaults to one from the address."""
+    """Short name (lowercase letters, digits, `.`, `_`, `-`); defaults to part of the address."""
     from_: Address | None = Field(default=None, alias="from", min_length=1)
     """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`."""
     prepared: Address | None = Field(default=None, validate_default=True, min_length=1)
     """Prepared data: a `.bin`/`.idx` pair without extension, or a directory with MDS splits."""
     weight: PositiveFloat | None = None
-    """Relative share of this source in the blend; if no source has one, by size."""
+    """Relative share of this source in the blend; without weights, sources are blended by size."""
     files: str | None = None
-    """Glob of the files to read, below the address; defaults to all known formats."""
+    """Glob pattern of the files to read below the address; defaults to all supported formats."""
     format: SourceFormat = SourceFormat.AUTO
     """Storage format of the documents."""
     text_field: str = "text"
-    """Field of a document that contains its text."""
+    """Field that contains the text of a document."""
     domain_field: str | None = None
     """Field that splits the source into domains, such as `meta.redpajama_set_name`."""
     sample_files: PositiveInt | None = None
@@ -89,7 +89,7 @@ class DataSource(SpecModel):
         name = str(info.field_name)
         if info.data.get("prepared") is not None and value != cls.model_fields[name].default:
             raise broken(
-                f"{name} applies to raw text, and this source is already prepared.",
+                f"{name} applies to raw text, but this source is already prepared.",
                 f"Remove {name}, or use from instead of prepared for raw text.",
             )
         return value
@@ -108,7 +108,7 @@ class EndTokenInText(StrEnum):
     """How to handle the end-of-document token spelled out in a text, such as `<|endoftext|>`."""
 
     TOKEN = "token"  # noqa: S105  (no secret)
-    """Encode it as the token, as Megatron's preprocess_data.py does: the document seems to end."""
+    """Encode it as the token, as Megatron's preprocess_data.py does; the document seems to end."""
     TEXT = "text"
     """Encode it as ordinary text."""
     BAD = "bad"
@@ -116,14 +116,14 @@ class EndTokenInText(StrEnum):
 
 
 class Preparation(SpecModel):
-    """Choices in how raw text is tokenized."""
+    """How raw text is tokenized."""
 
     empty_documents: EmptyDocuments = EmptyDocuments.KEEP
     """How to handle a document without text."""
     end_token_in_text: EndTokenInText = EndTokenInText.TOKEN
     """How to handle the end-of-document token spelled out in a text."""
     largest_bad_share: Fraction = 1e-4
-    """Preparation fails above this share of unusable lines (not JSON, or no text)."""
+    """Fraction of unusable lines (not JSON, or no text) above which preparation fails."""
 
 
 class DataSpec(SpecModel):
@@ -135,7 +135,7 @@ class DataSpec(SpecModel):
     """True to use the engine's mock data instead of sources, to test a layout."""
     tokenizer: str | None = Field(
         default=None,
-        # A bare word is not a path: `gpt2` usually means that `hf://` was left out.
+        # A bare word is not a path: `gpt2` usually means that `hf://` was omitted.
         pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+|[^\s:]+\.(json|model|tiktoken))$",
     )
     """`hf://NAME@REVISION`, or the path of a tokenizer file; defaults to the preset's."""
@@ -144,7 +144,7 @@ class DataSpec(SpecModel):
     location: Address | None = Field(default=None, min_length=1)
     """Where prepared data is stored; defaults to a directory below the storage mount."""
     preparation: Preparation = DEFAULTS
-    """Choices in how raw text is tokenized."""
+    """How raw text is tokenized."""
 
     @field_validator("sources")
     @classmethod
@@ -156,7 +156,7 @@ class DataSpec(SpecModel):
         weights = [source.weight for source in sources or ()]
         if None in weights and any(weights):
             raise broken(
-                f"some sources have a weight, and sources[{weights.index(None)}] has none.",
+                f"some sources have a weight, but sources[{weights.index(None)}] has none.",
                 "Set a weight for every source, or omit all weights to blend by size.",
             )
         return sources
@@ -170,7 +170,7 @@ class DataSpec(SpecModel):
         for index, source in enumerate(sources or ()):
             if source.name is not None and first.setdefault(source.name, index) != index:
                 raise broken(
-                    f"sources[{first[source.name]}] has the name {source.name} already.",
+                    f"sources[{first[source.name]}] already has the name {source.name}.",
                     "Give each source a different name.",
                     inside=(index, "name"),
                 )

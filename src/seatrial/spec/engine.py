@@ -26,19 +26,19 @@ def _option(value: Any) -> Any:
     if all(isinstance(x, int | str) or (isinstance(x, float) and isfinite(x)) for x in items):
         return tuple(value) if isinstance(value, list | tuple) else value
     raise broken(
-        f"an engine option is a switch, a number, a text or a list of them, not {shown(value)}.",
-        "Write for example true, 8, cosine or [1, 2].",
+        f"an engine option is a boolean, a number, a string or a list, not {shown(value)}.",
+        "Write a value such as true, 8, cosine or [1, 2].",
         SpecCode.TYPE,
     )
 
 
 def _option_name(name: str) -> str:
-    """Check the engine's name of an option, without leading dashes."""
+    """Check that the name is an engine option's name, without leading dashes."""
     if not _OPTION.fullmatch(name):
         bare = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         usable = _OPTION.fullmatch(bare) and len(bare) < 60
-        fix = f"Write {bare}." if usable else "Write the engine's own name for it."
-        raise broken(f"{shown(name)} is not the name of an option.", fix, SpecCode.TYPE)
+        fix = f"Write {bare}." if usable else "Write the option's name in the engine."
+        raise broken(f"{shown(name)} is not a valid option name.", fix, SpecCode.TYPE)
     return name
 
 
@@ -48,7 +48,7 @@ OptionValue = Annotated[
     BeforeValidator(_option),
     WithJsonSchema({"type": ["boolean", "number", "string", "array"]}),
 ]
-"""The value of an engine option: a boolean, a number, a string, or a list of them."""
+"""The value of an engine option: a boolean, a number, a string, or a list of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ REGISTERED_ENGINES: dict[str, RegisteredEngine] = {
 
 
 def engine_named(name: str) -> Any:
-    """Return the engine of that name and import it on first use; KeyError if there is none."""
+    """Return the engine with that name, importing it on first use; KeyError if there is none."""
     return instance_of(REGISTERED_ENGINES[name].class_path)
 
 
@@ -117,4 +117,4 @@ class EngineSpec(SpecModel):
     name: EngineName = DEFAULT_ENGINE
     """The training engine."""
     options: Mapping[OptionName, OptionValue] = {}
-    """Engine options that no other field covers, by the engine's name without leading dashes."""
+    """Engine options that no other field covers, by option name without leading dashes."""

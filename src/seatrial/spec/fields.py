@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""All fields of the spec with path and docstring, for messages, schema and reference."""
+"""All spec fields with path and docstring, for messages, schema and reference."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def holds_list(annotation: Any) -> bool:
 
 
 def fields_of(section: type[SpecModel], prefix: tuple[str, ...] = ()) -> Iterator[SpecField]:
-    """Yield the fields of a section and of its subsections, in order."""
+    """Yield the fields of a section and its subsections, in order."""
     docs = field_docs(section)
     for attribute, info in section.model_fields.items():
         path = (*prefix, info.alias or attribute)
@@ -84,5 +84,5 @@ def siblings(path: tuple[str | int, ...]) -> list[str]:
 
 
 def places_named(key: str) -> list[str]:
-    """Return the full names of all fields in the spec with this key."""
+    """Return the full names of all spec fields with this key."""
     return [field.name for path, field in all_fields().items() if path[-1] == key]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Load a spec file and overrides into a RunSpec that knows the line of each value."""
+"""Load a spec file and overrides into a RunSpec with the line of each value."""
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -26,7 +26,7 @@ from seatrial.spec.tree import Node, parse
 from seatrial.spec.validation_errors import findings_of, is_misspelt, meant, where
 
 MAX_BYTES = 1 << 20
-"""Maximum size of a spec file. A spec is about a page; a larger file is not a spec."""
+"""Maximum size of a spec file. A spec is about a page long; a larger file is not a spec."""
 _NAMESPACE = str(ClusterSpec.model_fields["namespace"].default)
 
 
@@ -47,7 +47,7 @@ class LoadedSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """Where the run of a spec is, according to the spec; a field is empty if it is unreadable."""
+    """Where a run is, according to its spec; a field is empty if it cannot be read."""
 
     name: str
     """Name of the run."""
@@ -62,7 +62,7 @@ class RunPlace:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if the run may be elsewhere than the file seems to state."""
+        """True if the run may be in a different place from what the file seems to state."""
         return not self.is_yaml or not self.profile
 
 
@@ -77,7 +77,7 @@ def load(path: Path, overriding: tuple[str, ...] = ()) -> LoadedSpec:
 
 
 def run_place(path: Path) -> RunPlace:
-    """Return where the run of a spec is, even if the spec is invalid; raise if it is not a file."""
+    """Return where the run is, even if the spec is invalid; raise if the path is not a file."""
     try:
         text = _read(path)
     except UnreadableError:
@@ -107,7 +107,7 @@ def run_place(path: Path) -> RunPlace:
 
 
 def _place_in_lines(text: str) -> RunPlace:
-    """Return where the run is, by a search of the lines of a file that is not valid YAML."""
+    """Return where the run is, by searching the lines of a file that is not valid YAML."""
 
     def text_of(key: str, before: str, default: str = "") -> str:
         found = set(re.findall(rf"{before}{key}:[ \t]+[\"']?([\w.-]+)", text, re.MULTILINE))
@@ -130,7 +130,7 @@ def byte_order_mark(path: Path) -> str:
 
 
 def read_tree(path: Path) -> tuple[str, Node]:
-    """Return the text and the tree of a spec of any format version; raise if it is not YAML."""
+    """Return the text and tree of a spec in any format version; raise if it is not YAML."""
     text = _read(path)
     root, findings = parse(text, str(path))
     if not isinstance(root.value, dict):
@@ -167,7 +167,7 @@ def loads(text: str, file: str, overriding: tuple[str, ...] = ()) -> LoadedSpec:
 
 
 def _in_file_order(findings: list[Finding]) -> list[Finding]:
-    """Sort findings by their position in the file; those about overrides come first."""
+    """Sort findings by their position in the file; findings about overrides come first."""
     return sorted(findings, key=lambda finding: (finding.where.line, finding.where.column))
 
 
@@ -176,21 +176,25 @@ def _read(path: Path) -> str:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _unreadable(path, "there is no such file.", _other_file(path)) from None
+        raise _unreadable(path, "the file does not exist.", _other_file(path)) from None
     except IsADirectoryError:
-        raise _unreadable(path, "this is a directory.", "Name the spec inside it.") from None
+        raise _unreadable(
+            path, "the path is a directory.", "Use the path of the spec inside it."
+        ) from None
     except OSError as error:
         raise _unreadable(
-            path, f"it cannot be read: {error.strerror}.", "Check its permissions."
+            path, f"the file cannot be read: {error.strerror}.", "Check its permissions."
         ) from None
     if len(raw) > MAX_BYTES:
-        raise _unreadable(path, "it is larger than 1 MiB; a spec is a page.", "Check the path.")
+        raise _unreadable(
+            path, "the file is larger than 1 MiB, too large for a spec.", "Check the path."
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
             raise _unreadable(
-                path, "this is UTF-16 text; a spec is UTF-8.", "Save the file as UTF-8.", 1, 1
+                path, "the file is UTF-16, not UTF-8.", "Save the file as UTF-8.", 1, 1
             ) from None
         before = raw[: error.start].decode("utf-8-sig")
         line, column = Lines(before).place(len(before))
@@ -207,7 +211,7 @@ def _other_file(path: Path) -> str:
     near = twins[0] if len(twins) == 1 else nearest(path.name, there)
     if near:
         return f"Did you mean {path.with_name(near)}?"
-    return "Check the path, or create a spec: seatrial init."
+    return "Check the path, or create a spec with seatrial init."
 
 
 def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0) -> UnreadableError:
@@ -217,18 +221,18 @@ def _unreadable(path: Path, rule: str, fix: str, line: int = 0, column: int = 0)
 
 def _not_a_mapping(root: Node) -> Finding:
     """Return the finding for a file that is empty, a list or a single value."""
-    what = "contains a single value and no keys"
+    what = "contains a single value without keys"
     if root.value is None:
-        what = "is empty, or has only comments"
+        what = "is empty or has only comments"
     elif isinstance(root.value, list):
         what = "is a list"
     return Finding(
         SpecCode.SHAPE,
         Severity.ERROR,
         Where(file=root.file, line=root.line, column=root.column),
-        f"the file {what}; a spec is made of key: value lines.",
+        f"the file {what}, but a spec consists of key: value lines.",
         "",
-        "Create one with seatrial init, or start from seatrial recipes copy.",
+        "Create a spec with seatrial init, or copy one with seatrial recipes copy.",
     )
 
 
@@ -240,20 +244,23 @@ def _secrets(root: Node) -> list[Finding]:
     for path, value in root.walk():
         if not _holds_secret(path, value):
             continue
-        fix = ", store it in a Kubernetes secret, and name that in cluster.secrets."
+        fix = ", store it in a Kubernetes secret, and name the secret in cluster.secrets."
         if path[:2] == ("cluster", "env") and not looks_secret(path[-1]):
             name = shown_key(str(path[-1]))
-            fix = f", and add to cluster.secrets: {{secret: NAME, key: KEY, env: {name}}}."
+            fix = f", and add {{secret: NAME, key: KEY, env: {name}}} to cluster.secrets."
             if gives_variable(references, name):
-                fix = f": cluster.secrets gives {name} already."
+                fix = f": cluster.secrets already sets {name}."
         elif path[:2] == ("cluster", "secrets"):
-            fix = ", store it in a Kubernetes secret, and put only its name and key here."
+            fix = (
+                ", store it in a Kubernetes secret, and write only the secret's name and key here."
+            )
         found.append(
             Finding(
                 SpecCode.SECRET,
                 Severity.ERROR,
                 where(root, path, of_key=looks_secret(path[-1])),
-                "this looks like a secret, by its format or its name; a spec must not contain one.",
+                "this looks like a secret, judging by its format or name; a spec must not contain "
+                "secrets.",
                 REDACTED,
                 f"Remove it (revoke it if the file was shared){fix}",
             )
@@ -268,7 +275,7 @@ def _holds_secret(path: tuple[str | int, ...], value: object) -> bool:
         return True
     if not path or value is None or isinstance(value, bool):
         return False
-    # cluster.secrets only references secrets, so the value of an unknown key may be one.
+    # cluster.secrets only refers to secrets, so the value of an unknown key may be a secret.
     if path[:2] == ("cluster", "secrets") and len(path) > 3 and meant(path) is None:
         return True
     if is_vocabulary_value(name, value) and path[:2] != ("cluster", "env"):

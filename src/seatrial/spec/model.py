@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The complete dimensions of a model, as in a preset or written out in a spec."""
+"""The complete dimensions of a model, from a preset or from a spec."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -11,9 +11,9 @@ from seatrial.codes.spec import SpecCode
 from seatrial.spec.base import SpecModel, broken, require_one_of
 from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
 
-# Far above any model, but low enough that loops over layers, heads or experts finish.
+# Far larger than any model, but small enough for loops over layers, heads or experts.
 MOST_PARTS = 10_000
-"""Maximum number of layers, heads or experts of a model."""
+"""Maximum number of layers, heads or experts in a model."""
 WIDEST = 10_000_000
 """Maximum width of a matrix."""
 LONGEST = 1_000_000_000
@@ -25,23 +25,23 @@ Entries = Annotated[int, Field(strict=True, gt=0, le=LONGEST)]
 
 
 class Family(StrEnum):
-    """A model family, which sets the defaults of the model's parts; each can be overridden."""
+    """A model family, which sets the defaults of other dimensions; you can override each."""
 
     GPT = "gpt"
     """Learned positions, LayerNorm, GELU, biases, tied embeddings (GPT-2, GPT-3)."""
     LLAMA = "llama"
     """Rotary positions, RMSNorm, SwiGLU, no biases, untied embeddings (Llama, Mixtral, Qwen)."""
     MPT = "mpt"
-    """As GPT, as in LLM Foundry's MPT recipes (the released MPT-7B has ALiBi and no biases)."""
+    """Same as GPT, as in LLM Foundry's MPT recipes (released MPT-7B has ALiBi and no biases)."""
 
 
 class Positions(StrEnum):
     """Position encoding."""
 
     LEARNED = "learned"
-    """Learned table of `max_positions` rows."""
+    """Learned table with `max_positions` rows."""
     ROPE = "rope"
-    """Rotary embedding of queries and keys, without parameters."""
+    """Rotary embedding (RoPE) of queries and keys, without parameters."""
     ALIBI = "alibi"
     """Bias on attention scores that grows with distance, without parameters."""
 
@@ -88,7 +88,7 @@ class MixtureOfExperts(SpecModel):
         experts = info.data.get("experts")
         if experts is not None and top_k > experts:
             raise broken(
-                f"a token cannot go through {top_k} of {experts} experts.",
+                f"a token cannot be routed to {top_k} of {experts} experts.",
                 f"Use at most {experts}.",
             )
         return top_k
@@ -151,11 +151,11 @@ class Architecture(SpecModel):
     vocab_size: Entries
     """Vocabulary size of the tokenizer, before padding."""
     max_positions: Entries
-    """Maximum sequence length; with learned positions, the number of rows of the table."""
+    """Maximum sequence length; with learned positions, the number of rows in the table."""
     positions: Positions
     """Position encoding; defaults to the family's."""
     rope_theta: PositiveFloat = 10000.0
-    """Base of the rotary frequencies; has no effect without rotary positions."""
+    """Base of the rotary frequencies; used only with rotary positions."""
     norm: Norm
     """Normalisation of each block's input; defaults to the family's."""
     qk_norm: Flag = False
@@ -165,7 +165,7 @@ class Architecture(SpecModel):
     linear_bias: Flag
     """True if linear layers have biases; defaults to the family's."""
     qkv_bias: Flag = False
-    """True if the query, key and value projections have biases although the others have none."""
+    """True if query, key and value projections have biases even without `linear_bias`."""
     tied_embeddings: Flag
     """True if the output projection shares the input embedding; defaults to the family's."""
     moe: MixtureOfExperts | None = None
@@ -174,10 +174,10 @@ class Architecture(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_family(cls, given: Any) -> Any:
-        """Fill in fields that are not set from the family and the given sizes."""
+        """Fill in missing fields from the family and the sizes that are set."""
         if not isinstance(given, dict):
             return given
-        # If the family or a size is missing or wrong, only that is reported: the fields that
+        # If the family or a size is missing or wrong, report only that error: the fields that
         # depend on it get placeholder values, so that they are not reported as missing too.
         family = given.get("family")
         known = isinstance(family, str) and family in list(Family)
@@ -199,7 +199,7 @@ class Architecture(SpecModel):
         if heads is not None and heads % kv_heads:
             divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             raise broken(
-                f"{heads} heads cannot share {kv_heads} heads for keys and values evenly.",
+                f"{heads} heads are not divisible by {kv_heads} key/value heads.",
                 f"Use a divisor of {heads}, such as {divisors}.",
             )
         return kv_heads
@@ -210,14 +210,13 @@ class Architecture(SpecModel):
         hidden, heads = info.data.get("hidden_size"), info.data.get("heads")
         if head_dim == 0 and hidden and heads and hidden % heads:
             shared = info.data.get("kv_heads") or 1
-            # kv_heads equals heads if it was not set, and then does not constrain them.
+            # If kv_heads is not set, it equals heads and does not constrain them.
             shared = 1 if shared == heads else shared
             fitting = (n for n in range(shared, MOST_PARTS + 1, shared) if hidden % n == 0)
             near = sorted(fitting, key=lambda n: (abs(n - heads), -n))[:2]
             raise broken(
-                f"hidden_size {hidden} is not a multiple of {heads} heads: a head has no whole "
-                "width.",
-                f"Use {' or '.join(map(str, near))}; or add head_dim, the width of one head.",
+                f"hidden_size {hidden} is not divisible by {heads} heads.",
+                f"Use {' or '.join(map(str, near))}; or add head_dim, the size of one head.",
                 SpecCode.MISSING,
                 instead="heads",
             )
@@ -231,7 +230,7 @@ class Architecture(SpecModel):
         layers = info.data.get("layers")
         if moe is not None and layers is not None and moe.dense_layers >= layers:
             raise broken(
-                f"no layer is left for the experts: all {layers} are dense.",
+                f"no layer is left for experts: all {layers} layers are dense.",
                 f"Use at most {layers - 1}, or remove moe.",
                 inside=("dense_layers",),
             )
@@ -248,7 +247,7 @@ class Architecture(SpecModel):
 
 
 class ModelSpec(SpecModel):
-    """The model to train: exactly one of a preset and dimensions."""
+    """The model to train: either a preset or dimensions."""
 
     preset: str | None = None
     """Model preset from the catalog; see `seatrial catalog list models`."""

@@ -29,9 +29,9 @@ class WandbSpec(SpecModel):
     """Weights & Biases; its API key comes from `cluster.secrets`."""
 
     project: str = Field(min_length=1)
-    """Project of the run in Weights & Biases."""
+    """Project in Weights & Biases."""
     entity: str | None = None
-    """Team or user that owns the project; defaults to that of the API key."""
+    """Team or user that owns the project; defaults to the owner of the API key."""
     mode: WandbMode = WandbMode.ONLINE
     """When metrics are sent: during the run, or later."""
 
@@ -42,11 +42,11 @@ class MlflowSpec(SpecModel):
     tracking_uri: str = Field(min_length=1)
     """Address of the tracking server, or a directory."""
     experiment: str = Field(min_length=1)
-    """Experiment of the run in MLflow."""
+    """Experiment in MLflow."""
 
 
 class PodMonitorSpec(SpecModel):
-    """The PodMonitor by which the Prometheus Operator finds the metrics endpoint of the run."""
+    """The PodMonitor through which the Prometheus Operator finds the run's metrics endpoint."""
 
     labels: Mapping[LabelKey, LabelValue] = {}
     """Labels that the cluster's Prometheus selects, such as `{release: prometheus}`."""
@@ -69,7 +69,7 @@ class MonitoringSpec(SpecModel):
     """Where the metrics of a run are sent; the event log is always written."""
 
     log_every_steps: PositiveInt = 10
-    """Steps between lines of the engine's log."""
+    """Steps between lines in the engine's log."""
     tensorboard: Flag = True
     """True to write TensorBoard files next to the checkpoints."""
     wandb: WandbSpec | None = None

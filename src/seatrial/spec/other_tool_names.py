@@ -113,7 +113,7 @@ _INEXACT = frozenset(
         "tokenizer_name",
     ]
 )
-"""Names that are similar to a field but not equivalent: other values, or another unit."""
+"""Names that are similar to a field but not equivalent: different values, or a different unit."""
 
 
 def exact_field(key: str) -> tuple[str, ...] | None:
@@ -133,11 +133,10 @@ def fields_meant(key: str) -> tuple[str, ...]:
     return SYNONYMS.get(_word(key), ())
 
 
-_PROFILE = (
-    "It belongs to the kind of cluster: {field} of a profile in a catalog of your own "
-    "(guide: Use your own catalog)."
+_PROFILE = "Set {field} in a profile in your own catalog (guide: Use your own catalog)."
+_RENDERED = (
+    "Add it with kustomize to the output of seatrial render --output; no spec field sets it."
 )
-_RENDERED = "No field sets it: add it with kustomize to the output of seatrial render --output."
 _OUTSIDE = {
     "node_selector nodeselector node_labels node_affinity nodeaffinity affinity": _PROFILE.format(
         field="node_labels"
@@ -149,5 +148,5 @@ _BY_WORD = {word: fix for words, fix in _OUTSIDE.items() for word in words.split
 
 
 def outside_spec(key: str) -> str:
-    """Return where to set a Kubernetes setting that is not in a spec; empty for other keys."""
+    """Return where to set a Kubernetes setting that no spec field covers; empty for other keys."""
     return _BY_WORD.get(key.lower().replace("-", "_"), "")

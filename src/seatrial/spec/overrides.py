@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`key=value` overrides, which set a field of a spec on the command line."""
+"""`key=value` overrides, which set a spec field on the command line."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ _PART = re.compile(r"[A-Za-z_][\w-]*|\d+", re.ASCII)
 
 
 def apply(root: Node, overrides: tuple[str, ...]) -> list[Finding]:
-    """Apply each override to the tree; return findings for those that cannot be applied."""
+    """Apply each override to the tree; return findings for overrides that cannot be applied."""
     findings = []
     for text in overrides:
         key, equals, value = text.partition("=")
@@ -56,7 +56,7 @@ def _no_override(text: str, key: str) -> Finding:
     bracketed = _ITEM.sub(r"[\1]", key)
     fix = "Write KEY=VALUE, such as training.tokens=10B."
     if bracketed != key and _KEY.fullmatch(bracketed):
-        fix = f"An item of a list is named in brackets: {bracketed}=VALUE."
+        fix = f"Write the index of a list item in brackets: {bracketed}=VALUE."
     return _finding("", f"{shown(text)} is not an override.", fix)
 
 
@@ -66,7 +66,7 @@ def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
     try:
         node, problems = parse(value, OVERRIDE)
     except UnreadableError as error:
-        # If the text opens a quote, a list or a section, the fix is to close it, not to quote it.
+        # If the text opens a quote, a list or a section, the fix is to close it, not to add quotes.
         fix = error.finding.fix if opened in ("'", '"', "[", "{") else in_quotes(key, value)
         return None, [_finding(key, error.finding.rule, fix)]
     if problems:
@@ -74,7 +74,7 @@ def _read(key: str, value: str) -> tuple[Node | None, list[Finding]]:
         return None, [_finding(key, found.rule, as_text or found.fix) for found in problems]
     if node.value is None and value.strip().lower() not in ("null", "~"):
         # Otherwise an empty shell variable would silently reset the field.
-        fix = f"Give one, or write {key}=null to remove the value in the file."
+        fix = f"Add a value, or write {key}=null to remove the value in the file."
         return None, [_finding(key, "there is no value after the = sign.", fix)]
     _strip_places(node)
     node.written = value
@@ -89,18 +89,20 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
         around = dotted(path[:depth])
         if isinstance(key, int):
             if not isinstance(node.value, list):
-                return f"{around} is not a list.", f"Remove [{key}], or give the list in the file."
+                return f"{around} is not a list.", f"Remove [{key}], or set the list in the file."
             if key >= len(node.value):
                 known = len(node.value)
                 use = f"{around}[0]" + (f" to {around}[{known - 1}]" if known > 1 else "")
                 return (
-                    f"{around} has {known} item{'' if known == 1 else 's'}, counted from 0.",
-                    f"Use {use}, or add the item in the file." if known else "Add it in the file.",
+                    f"{around} has {known} item{'' if known == 1 else 's'}; indexes start at 0.",
+                    f"Use {use}, or add the item in the file."
+                    if known
+                    else "Add the item in the file.",
                 )
         elif not isinstance(node.value, dict):
             what = "a list" if isinstance(node.value, list) else "a value"
-            fix = f"Name an item, such as {around}[0]." if what == "a list" else "Check the key."
-            return f"{around} is {what}, and has no key {key}.", fix
+            fix = f"Use an item, such as {around}[0]." if what == "a list" else "Check the key."
+            return f"{around} is {what}, so it has no key {key}.", fix
         if last:
             if value.value is None and isinstance(node.value, dict) and _goes_with_value(path):
                 node.value.pop(key, None)
@@ -111,7 +113,7 @@ def _set(root: Node, path: Path, value: Node) -> tuple[str, str] | None:
         if child is None or child.value is None:
             if isinstance(path[depth + 1], int):
                 there = dotted(path[: depth + 1])
-                return f"there is no list {there} in the file.", f"Set all of it: {there}=[...]."
+                return f"the file has no list {there}.", f"Set the whole list: {there}=[...]."
             # In a list, the item exists but is empty; in a section, the key may be new.
             child = Node({}, OVERRIDE)
             _put(node, key, child)
@@ -131,7 +133,7 @@ def _goes_with_value(path: Path) -> bool:
 
 
 def _put(around: Node, key: str | int, value: Node) -> None:
-    """Set a list item or a key of a section."""
+    """Set a list item or a key in a section."""
     around.value[key] = value
 
 

@@ -11,12 +11,12 @@ from seatrial.spec.scalars import AUTO, AutoFlag, AutoInt, PositiveInt
 
 
 class Sharding(StrEnum):
-    """State that is sharded over the data-parallel ranks instead of replicated on each."""
+    """Which state is sharded over the data-parallel ranks instead of replicated on each rank."""
 
     AUTO = "auto"
     """The planner decides."""
     NONE = "none"
-    """No sharding: every rank holds all weights, gradients and optimizer state of its part."""
+    """No sharding: every rank keeps all weights, gradients and optimizer state of its part."""
     OPTIMIZER = "optimizer"
     """The optimizer state (Megatron's distributed optimizer, ZeRO-1)."""
     FSDP = "fsdp"
@@ -24,16 +24,16 @@ class Sharding(StrEnum):
 
 
 class Recompute(StrEnum):
-    """Activations that are recomputed in the backward pass instead of stored."""
+    """Which activations are recomputed in the backward pass instead of stored."""
 
     AUTO = "auto"
     """The planner decides."""
     NONE = "none"
     """No recomputation: fastest, most memory."""
     SELECTIVE = "selective"
-    """Core attention only: costs little time, saves much memory."""
+    """Core attention only: saves much memory at little cost in time."""
     FULL = "full"
-    """Every layer: about a third more time, least memory."""
+    """Every layer: least memory, about a third more time."""
 
 
 class RecomputeModule(StrEnum):
@@ -71,19 +71,19 @@ class ParallelismSpec(SpecModel):
     etp_size: PositiveInt = 1
     """Expert tensor-parallel size; defaults to 1, unlike Megatron's default of `tp_size`."""
     first_stage_layers: PositiveInt | None = None
-    """Number of layers of the first pipeline stage, for uneven stages."""
+    """Number of layers in the first pipeline stage, for uneven stages."""
     last_stage_layers: PositiveInt | None = None
-    """Number of layers of the last pipeline stage, for uneven stages."""
+    """Number of layers in the last pipeline stage, for uneven stages."""
     embedding_as_layer: bool = False
     """True to count the embedding as a layer, so that the first chunk has one layer fewer."""
     loss_as_layer: bool = False
-    """True to count output and loss as a layer, so that the last chunk has one layer fewer."""
+    """True to count output and loss as one layer, so that the last chunk has one layer fewer."""
     sequence_parallel: AutoFlag = AUTO
     """True to split norms and dropout along the sequence over the tensor-parallel ranks."""
     sharding: Sharding = Sharding.AUTO
-    """State that is sharded over the data-parallel ranks."""
+    """Which state is sharded over the data-parallel ranks."""
     recompute: Recompute = Recompute.AUTO
-    """Activations that are recomputed instead of stored."""
+    """Which activations are recomputed instead of stored."""
     recompute_modules: tuple[RecomputeModule, ...] = ()
     """Modules that `recompute: selective` covers; if empty, core attention."""
 
@@ -95,8 +95,9 @@ class ParallelismSpec(SpecModel):
         recompute = info.data.get("recompute")
         if value and recompute is not None and recompute is not Recompute.SELECTIVE:
             raise broken(
-                f"it applies only to recompute: selective, and recompute is {recompute}.",
-                "Use recompute: selective, or remove it.",
+                "recompute_modules applies only to recompute: selective, but recompute is "
+                f"{recompute}.",
+                "Use recompute: selective, or remove recompute_modules.",
             )
         return value
 
@@ -106,8 +107,8 @@ class ParallelismSpec(SpecModel):
         for name in ("first_stage_layers", "last_stage_layers"):
             if value and info.data.get(name) is not None:
                 raise broken(
-                    f"{name} gives a stage its own number of layers, so embedding and loss cannot "
-                    "count as layers.",
+                    f"{name} sets the number of layers in a stage, so the embedding and the loss "
+                    "cannot count as layers.",
                     f"Use false, or remove {name}.",
                 )
         return value
@@ -117,7 +118,7 @@ class ParallelismSpec(SpecModel):
     def _needs_tensor_parallel(cls, value: bool | str, info: ValidationInfo) -> bool | str:
         if value is True and info.data.get("tp_size") == 1:
             raise broken(
-                "sequence parallelism splits over the tensor-parallel ranks, and tp_size is 1.",
-                "Use false, or a tp_size above 1.",
+                "sequence parallelism splits over the tensor-parallel ranks, but tp_size is 1.",
+                "Use false, or set tp_size above 1.",
             )
         return value

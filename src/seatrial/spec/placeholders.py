@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Placeholders of a recipe that the user has not replaced yet."""
+"""Placeholders in a recipe that the user has not replaced yet."""
 
 import re
 
@@ -32,9 +32,9 @@ def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tupl
                     SpecCode.PLACEHOLDER,
                     severity,
                     loaded.where(field),
-                    f"{match[0]} is a placeholder, and launch rejects it.",
+                    f"{match[0]} is a placeholder, which launch rejects.",
                     value,
-                    "Replace it with your own name.",
+                    "Replace the placeholder with your own name.",
                 )
             )
     return tuple(found)

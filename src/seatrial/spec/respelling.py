@@ -80,7 +80,7 @@ _PLAIN_FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 # Straight quotes, and the typographic quotes of word processors.
 _QUOTES = " \"'\u2018\u2019\u201c\u201d\u201e"
 _SECTION_KEYS = {"model": "preset", "cluster": "profile", "engine": "name", "continue_from": "run"}
-"""The key that is meant if a section is written as a single string."""
+"""The key that a single string in place of a section sets."""
 
 
 def key_meant(path: Path, value: Any) -> Path | None:
@@ -108,7 +108,7 @@ def key_meant(path: Path, value: Any) -> Path | None:
     if len(candidates) != 1:
         return None
     target = candidates.pop()
-    # Only in this section or below: `precision` elsewhere is not `training.precision`.
+    # Only within this section or below: `precision` elsewhere is not `training.precision`.
     return target if target[: len(path) - 1] == path[:-1] else None
 
 
@@ -116,7 +116,7 @@ def _is_switched(place: str) -> bool:
     """Return True inside a section whose presence has an effect, such as `continue_from`."""
     keys = place.replace("[]", ".[]").split(".")
     above = [field_at(tuple(keys[:end])) for end in range(1, len(keys))]
-    # One of preset and dimensions is required, so dimensions are never there by accident.
+    # Either preset or dimensions is required, so dimensions are never set by accident.
     return any(
         field is not None
         and takes_null(field)
@@ -174,7 +174,7 @@ def weights_key(place: str) -> str:
 
 
 def value_meant(path: Path, value: Any) -> Any:
-    """Return the only valid value that the given value can mean; None if it is ambiguous."""
+    """Return the only valid value that this value can mean; None if it is ambiguous."""
     field = field_at(path)
     if field is None:
         return value if _in_mapping(path) and isinstance(value, str) else None
@@ -188,7 +188,7 @@ def value_meant(path: Path, value: Any) -> Any:
 
 
 def same_value(path: Path, before: Any, after: Any, written: str = "") -> bool:
-    """Return True if both values are equivalent; `written` is the first as it is in the file."""
+    """Return True if both values are equivalent; `written` is the first value as in the file."""
     if type(before) is type(after) and before == after:
         return True
     if isinstance(after, str) and not isinstance(before, str):
@@ -206,7 +206,7 @@ def same_value(path: Path, before: Any, after: Any, written: str = "") -> bool:
 
 
 def _section_meant(path: Path, value: Any) -> dict[str, Any] | None:
-    """Return the section that a single value in its place means; None if it is unclear."""
+    """Return the section that a single value in its place means; None if it is ambiguous."""
     if path == ("initial_weights",):
         address = _text_of_hub(value) if isinstance(value, str) else None
         return {"huggingface": address} if address else None
@@ -245,7 +245,7 @@ def _text_meant(field: SpecField, text: str) -> Any:
 def without_suffix(text: str, key: str) -> int | None:
     """Return the number that 8k or 4Ki means, or None if it is ambiguous.
 
-    For a length in tokens, 8k is 8192. For steps, 8k is 8000. For heads, it is ambiguous.
+    For a length in tokens, 8k is 8192. For steps, 8k is 8000. For heads, 8k is ambiguous.
     """
     match = _SUFFIXED.fullmatch(text)
     if match:
@@ -266,7 +266,7 @@ def _text_of_hub(text: str) -> str | None:
 
 
 def _run_name(text: str) -> str | None:
-    """Convert a name to one that Kubernetes accepts; None if that would lose characters."""
+    """Convert a name to a valid Kubernetes name; None if characters would be lost."""
     plain = re.sub(r"[_. ]", "-", text.lower())
     return plain if re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", plain) else None
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Edit the text of a spec and preserve its comments, quotes and line endings."""
+"""Edit the text of a spec while preserving comments, quotes and line endings."""
 
 import io
 import operator
@@ -17,7 +17,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def rewritten(text: str, change: Callable[[CommentedMap], bool]) -> str:
-    """Apply a change to a YAML text; return the text as it is if there was no change.
+    """Apply a change to a YAML text; return the text unmodified if there was no change.
 
     `change` returns True if it changed anything.
     """
@@ -34,7 +34,7 @@ def rewritten(text: str, change: Callable[[CommentedMap], bool]) -> str:
 
 
 def _keep_line_ends(before: str, after: str) -> str:
-    """Return the second text with the line endings of the first for lines that are in both."""
+    """Return the second text with the first text's line endings for lines that are in both."""
     old, new = _LINE_END.split(before), _LINE_END.split(after)
     ends = [*_LINE_END.findall(before), ""]
     usual = max(ends[:-1], key=ends.count, default="\n")

@@ -21,10 +21,10 @@ from seatrial.spec.training import TrainingSpec
 
 
 class InitialWeights(SpecModel):
-    """Weights that a new run starts from, with a new optimizer state, schedule and data order."""
+    """Weights that a new run starts from, with new optimizer state, schedule and data order."""
 
     checkpoint: Address | None = Field(default=None, min_length=1)
-    """Path or URL of a checkpoint of the same engine."""
+    """Path or URL of a checkpoint from the same engine."""
     huggingface: str | None = Field(
         default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
     )
@@ -50,7 +50,7 @@ class ContinueFrom(SpecModel):
     run: RunName
     """Name of the parent run."""
     checkpoints: Address | None = Field(default=None, min_length=1)
-    """Location of the parent's checkpoints; defaults to the usual location of that run."""
+    """Location of the parent's checkpoints; if not set, the default location for that run."""
     step: Annotated[
         int | Literal["latest"],
         PlainValidator(_step),
@@ -68,7 +68,7 @@ API_VERSION = "seatrial.dev/v1alpha1"
 
 
 class RunSpec(SpecModel):
-    """One run: the settings you choose, without values that can be derived from them."""
+    """One run: the settings that you choose, without values that can be derived from them."""
 
     api_version: Literal["seatrial.dev/v1alpha1"] = Field(alias="apiVersion")
     """Version of the spec format."""
@@ -104,13 +104,13 @@ class RunSpec(SpecModel):
     ) -> ContinueFrom | None:
         if continue_from is not None and info.data.get("initial_weights") is not None:
             raise broken(
-                "a run that continues another one gets its weights from there.",
+                "a run that continues a parent run loads the parent's weights.",
                 "Keep initial_weights or continue_from, not both.",
             )
         if continue_from is not None and continue_from.run == info.data.get("name"):
             raise broken(
                 "a run cannot continue itself; to resume a stopped run, launch it again.",
-                "Give this run another name, or remove continue_from.",
+                "Give this run a different name, or remove continue_from.",
                 inside=("run",),
             )
         return continue_from

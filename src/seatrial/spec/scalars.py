@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Scalar types of the spec: strict numbers, and quantities with suffixes or units."""
+"""Scalar types in the spec: strict numbers, and quantities with suffixes or units."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from seatrial.units import parse_bytes, parse_count
 LARGEST = 2**53
 """The largest integer that JSON and floats represent exactly; no run needs more."""
 
-# Strict: a quoted "8" or a yes is reported as a mistake, not converted.
+# Strict: a quoted "8" or a `yes` is reported as a mistake, not converted.
 PositiveInt = Annotated[int, Field(strict=True, gt=0, le=LARGEST)]
 NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 PositiveFloat = Annotated[float, Field(strict=True, gt=0)]
@@ -46,7 +46,7 @@ def _count(value: Any) -> int:
     if not _is_positive(number):
         raise broken(
             f"must be a positive whole number, not {shown(value)}.",
-            "Write it as 1500, 100k, 2.5M, 150B or 1.5T.",
+            "Write a count such as 1500, 100k, 2.5M, 150B or 1.5T.",
             SpecCode.TYPE,
         )
     return int(number)
@@ -57,7 +57,9 @@ def _bytes(value: Any) -> int:
     if _is_positive(value) or (isinstance(value, str) and value.strip().isdecimal()):
         number = str(value).strip()
         fix = (
-            f"Write {number}Ti or {number}Gi." if len(number) < 6 else "Write it as 500Gi or 16Ti."
+            f"Write {number}Ti or {number}Gi."
+            if len(number) < 6
+            else "Write a size such as 500Gi or 16Ti."
         )
         raise broken(f"{shown(value)} has no unit.", fix, SpecCode.TYPE)
     try:
@@ -66,7 +68,9 @@ def _bytes(value: Any) -> int:
         size = 0
     if not _is_positive(size):
         raise broken(
-            f"must be a size, not {shown(value)}.", "Write it as 500Gi, 16Ti or 2T.", SpecCode.TYPE
+            f"must be a size, not {shown(value)}.",
+            "Write a size such as 500Gi, 16Ti or 2T.",
+            SpecCode.TYPE,
         )
     return size
 
@@ -81,15 +85,15 @@ def _as_size(size: int) -> str:
 
 def _run_name(name: Any) -> Any:
     """Check the name of a run; values of other types are left to the type check."""
-    # Otherwise a number would be rejected as not a string, and once quoted, as not a name.
+    # Otherwise, a number would first be rejected as not a string and, once quoted, as not a name.
     if isinstance(name, int | float) and not isinstance(name, bool):
         name = str(name)
     if isinstance(name, str) and not is_run_name(name):
         # A name that does not start with a letter gets a prefix instead of losing its start.
         begins_well = name[:1].isascii() and name[:1].isalpha()
         raise broken(
-            f"{shown(name)} cannot name Kubernetes objects: lower-case letters, digits and "
-            f"single hyphens, a letter first, at most {MAX_RUN_NAME} characters.",
+            f"{shown(name)} is not a valid run name: use at most {MAX_RUN_NAME} lowercase letters, "
+            "digits and single hyphens, starting with a letter.",
             f"Use {as_dns_label(name if begins_well else f'run-{name}')}.",
         )
     return name
@@ -138,7 +142,7 @@ ByteSize = Annotated[
 """A size with its unit, such as 500Gi, 16Ti or 2T; parsed to bytes."""
 
 RunName = Annotated[str, BeforeValidator(_run_name)]
-"""The name of a run, valid in the names of Kubernetes objects."""
+"""The name of a run, which is valid in names of Kubernetes objects."""
 
 AutoInt = Annotated[
     int | Auto,

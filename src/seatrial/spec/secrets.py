@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Format values and keys of a spec for messages, with secrets redacted."""
+"""Format values and keys in a spec for messages, with secrets redacted."""
 
 from seatrial.secrets.assignments import is_vocabulary_value
 from seatrial.secrets.names import names_secret
@@ -10,7 +10,7 @@ _LONGEST = 60
 
 
 def gives_variable(references: object, name: str) -> bool:
-    """Return True if an item of cluster.secrets, as written, sets this environment variable."""
+    """Return True if an item in cluster.secrets sets this environment variable."""
     listed = references if isinstance(references, list) else []
     return any(isinstance(item, dict) and item.get("env") == name for item in listed)
 

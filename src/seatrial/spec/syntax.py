@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert errors of the YAML parser to findings at the location to fix.
+"""Convert errors from the YAML parser to findings at the location to fix.
 
-The parser reports where it gave up: often the end of the file, far from the quote or bracket that
-was left open. Findings never quote the line, because it may contain a secret.
+The parser reports where it gave up: often the end of the file, far from the unclosed quote or
+bracket. Findings never quote the line, because it may contain a secret.
 """
 
 import re
@@ -28,13 +28,13 @@ _WRONG_FROM_THE_START = (
     (
         "quoted scalar",
         "end of stream",
-        "the quote that opens here is never closed.",
-        "Close it at the end of the value, or remove it.",
+        "this quote is never closed.",
+        "Close the quote at the end of the value, or remove it.",
     ),
     (
         "",
         "could not find expected ':'",
-        "this is not a key: value line.",
+        "the line is not a key: value line.",
         "Write a colon and a space after the key.",
     ),
     ("while scanning an alias", "", _NO_ALIAS, "Put the text in quotes."),
@@ -42,7 +42,7 @@ _WRONG_FROM_THE_START = (
 )
 """Mistakes at the start of the parser's context: parts of its context and problem, rule, fix."""
 
-# Characters that look like spaces but are not for YAML, in places where a space is expected.
+# Characters that look like spaces but are not spaces in YAML, where a space is expected.
 ODD_BLANK = re.compile(r"(?:^ *|(?<=[:,\[{-]) *)([\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000])")
 
 Problem = tuple[int, int, str, str]
@@ -50,10 +50,10 @@ Problem = tuple[int, int, str, str]
 
 
 def odd_blank(character: str) -> tuple[str, str]:
-    """Return rule and fix for a character that looks like a space but is not one for YAML."""
+    """Return rule and fix for a character that looks like a space but is not one in YAML."""
     name = unicodedata.name(character).lower()
     rule = f"U+{ord(character):04X} ({name}) is not a space in YAML."
-    return rule, "Replace it with an ordinary space. An editor can show all such characters."
+    return rule, "Replace it with an ordinary space. Many editors can show these characters."
 
 
 class Lines:
@@ -80,8 +80,8 @@ class Lines:
 def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) -> Finding:
     """Convert a parser error to a finding with a fix.
 
-    `quoted` is the start and end of the last quoted text. If it spans lines and the parser gave up
-    right after it, it was closed by a quote that was meant to open another text.
+    `quoted` is the start and end of the last quoted text. If the text spans lines and the parser
+    gave up right after it, the closing quote was meant to open a different text.
     """
     lines = Lines(text)
     code = SpecCode.SYNTAX
@@ -95,8 +95,8 @@ def finding_of(error: YAMLError, text: str, file: str, quoted: tuple[int, int]) 
         begin, end = lines.place(quoted[0]), lines.place(quoted[1])
         if begin[0] < end[0] == line:
             line, column = begin
-            rule = f"the quote that opens here is not closed until line {end[0]}."
-            fix = "Close it at the end of the value, or remove it."
+            rule = f"this quote is not closed until line {end[0]}."
+            fix = "Close the quote at the end of the value, or remove it."
         elif "\t" in indent:
             code = SpecCode.TAB
             column = indent.index("\t") + 1
@@ -121,7 +121,7 @@ def _odd_blank_near(lines: Lines, line: int, error: MarkedYAMLError) -> Problem 
 
 
 def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Problem:
-    """Explain common parser errors; pass on the parser's own message for others."""
+    """Explain common parser errors; for others, return the parser's own message."""
     context, problem = str(error.context or ""), str(error.problem or "")
     opened = lines.place(error.context_mark.index) if error.context_mark else (line, column)
     for around, complaint, rule, fix in _WRONG_FROM_THE_START:
@@ -129,7 +129,7 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
             return *opened, rule, fix
     if "unknown escape" in problem:
         letter = _visible(lines[line][column - 1 : column])
-        rule = f"in double quotes a backslash starts an escape, and \\{letter} is not a valid one."
+        rule = f"in double quotes, a backslash starts an escape, but \\{letter} is not a valid one."
         return line, column, rule, "Use single quotes, or write the backslash twice."
     if context in _UNCLOSED:
         return _unclosed(*_UNCLOSED[context], opened, (line, column))
@@ -138,7 +138,7 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
     if "cannot start any token" in problem:
         first = lines[line][column - 1 : column]
         if first == "\t":
-            return line, column, "a tab stands between values.", "Replace the tab with spaces."
+            return line, column, "there is a tab between values.", "Replace the tab with spaces."
         rule = f"a value cannot start with {_visible(first)}."
         return line, column, rule, "Put the value in quotes."
     if "sequence entries are not allowed" in problem:
@@ -147,8 +147,8 @@ def _problem(error: MarkedYAMLError, lines: Lines, line: int, column: int) -> Pr
     if "expected <block end>" in problem:
         return _misaligned(problem, lines, line, column)
     detail = ", ".join(part for part in (context, problem) if part)
-    fix = "Check the indentation, colons, quotes and brackets of this line and the one before."
-    return line, column, f"this is not YAML: {_visible(detail)}.", fix
+    fix = "Check the indentation, colons, quotes and brackets in this line and the line above."
+    return line, column, f"the file is not valid YAML: {_visible(detail)}.", fix
 
 
 def _visible(text: str) -> str:
@@ -162,13 +162,13 @@ def _unclosed(bracket: str, closing: str, opened: tuple[int, int], end: tuple[in
     """Explain a bracket that is not closed."""
     if opened[0] == end[0]:
         fix = f"Put a comma between items, close the {bracket}, or put the text in quotes."
-        return *end, f"a comma or {closing} is missing before this.", fix
-    rule = f"the {bracket} that opens here is not closed before line {end[0]}."
+        return *end, f"a comma or {closing} is missing before this character.", fix
+    rule = f"this {bracket} is not closed before line {end[0]}."
     return *opened, rule, f"Close it with {closing}."
 
 
 def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
-    """Explain a colon where no key can be: inside a value, or in a line indented too deep."""
+    """Explain a colon where no key can be: inside a value, or in a line indented too far."""
     content = lines[line]
     if _KEY_BEFORE.search(content[: column - 1]):
         rule = "the line has a second colon, as if the value were a key."
@@ -178,20 +178,20 @@ def _misplaced_key(lines: Lines, line: int, column: int) -> Problem:
         rule = "a hyphen starts a list item only if a space follows."
         return line - 1, start, rule, "Put a space after the hyphen."
     start = len(content) - len(content.lstrip()) + 1
-    rule = "the line is indented deeper than the one before it allows."
-    return line, start, rule, "Indent both alike, or put this line below the section it belongs to."
+    rule = "the line is indented further than the line above allows."
+    return line, start, rule, "Indent both lines alike, or move this line below its section."
 
 
 def _misaligned(problem: str, lines: Lines, line: int, column: int) -> Problem:
     """Explain a line that does not continue the enclosing section or list."""
     if lines[line][: column - 1].strip():
-        rule = "the value ends before this, and the rest of the line is not valid."
-        return line, column, rule, "Put the whole value in quotes, or remove what follows it."
+        rule = "the value ends before this character, and the rest of the line is not valid."
+        return line, column, rule, "Put the whole value in quotes, or remove the rest of the line."
     if problem.endswith("'-'"):
-        rule = "this is a list item among key: value lines."
-        return line, column, rule, "Put it below the key of its list, or remove the hyphen."
+        rule = "a list item is among key: value lines."
+        return line, column, rule, "Move the item below the key of its list, or remove the hyphen."
     rule = "the indentation does not match any line above."
-    return line, column, rule, "Indent it like the lines it belongs to."
+    return line, column, rule, "Indent the line like the other lines in its section."
 
 
 def _character(error: YAMLError, text: str, lines: Lines) -> Problem:
@@ -199,5 +199,5 @@ def _character(error: YAMLError, text: str, lines: Lines) -> Problem:
     position = int(getattr(error, "position", 0) or 0)
     number = ord(text[position : position + 1] or "\0")
     rule = f"YAML does not allow the character U+{number:04X}."
-    fix = "Remove it; if it is not the only one, save the file as UTF-8 text."
+    fix = "Remove the character; if there are more, save the file as UTF-8 text."
     return *lines.place(position), rule, fix

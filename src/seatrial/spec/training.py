@@ -22,7 +22,7 @@ from seatrial.spec.scalars import (
 
 
 class Precision(StrEnum):
-    """Number format of matrix multiplications; weights and optimizer keep fp32 master copies."""
+    """Number format for matrix multiplications; weights and optimizer keep fp32 master copies."""
 
     FP32 = "fp32"
     """Single precision throughout."""
@@ -46,11 +46,11 @@ class DecayStyle(StrEnum):
     LINEAR = "linear"
     """Linear decay to the minimum."""
     CONSTANT = "constant"
-    """No decay: stays at the peak."""
+    """No decay: the learning rate stays at the peak."""
     INVERSE_SQUARE_ROOT = "inverse-square-root"
     """Proportional to the inverse square root of the step."""
     WSD = "wsd"
-    """Constant, then a decay at the end (warm-up, stable, decay)."""
+    """Constant, then decay at the end of the run (warm-up, stable, decay)."""
 
 
 class Span(SpecModel):
@@ -63,7 +63,7 @@ class Span(SpecModel):
     tokens: Count | None = None
     """Length in tokens."""
     fraction: Fraction | None = Field(default=None, validate_default=True)
-    """Fraction of the whole run, from 0 to 1."""
+    """Length as a fraction of the whole run, from 0 to 1."""
 
     @field_validator("fraction")
     @classmethod
@@ -106,12 +106,12 @@ class LearningRate(SpecModel):
         if style is DecayStyle.WSD and anneal is None:
             raise broken(
                 "style wsd needs the length of the decay at the end of the run.",
-                "Add anneal: {fraction: 0.1}, or another length.",
+                "Add anneal: {fraction: 0.1}, or a different length.",
                 absent=("anneal",),
             )
         if style is not None and style is not DecayStyle.WSD and anneal is not None:
             raise broken(
-                f"anneal applies only to style wsd, and the style is {style}.",
+                f"anneal applies only to style wsd, but the style is {style}.",
                 "Remove anneal, or use style: wsd.",
             )
         return anneal
@@ -129,7 +129,7 @@ class Optimizer(SpecModel):
     weight_decay: NonNegativeFloat = 0.1
     """Decoupled weight decay."""
     clip_grad_norm: NonNegativeFloat = 1.0
-    """Maximum norm that gradients are clipped to; 0 turns clipping off."""
+    """Maximum gradient norm; larger gradients are clipped to it. 0 disables clipping."""
 
 
 class Evaluation(SpecModel):
@@ -138,11 +138,11 @@ class Evaluation(SpecModel):
     every_steps: PositiveInt = 1000
     """Steps between evaluations."""
     batches: NonNegativeInt = 10
-    """Global batches per evaluation; 0 turns evaluation off."""
+    """Global batches per evaluation; 0 disables evaluation."""
 
 
 class TrainingSpec(SpecModel):
-    """How the model is trained; set the length by exactly one of steps, samples and tokens."""
+    """How the model is trained; set the length with exactly one of steps, samples and tokens."""
 
     steps: Count | None = None
     """Length in optimizer steps."""
@@ -161,7 +161,7 @@ class TrainingSpec(SpecModel):
     optimizer: Optimizer = DEFAULTS
     """AdamW and its hyperparameters."""
     precision: Precision = Precision.BF16
-    """Number format of matrix multiplications."""
+    """Number format for matrix multiplications."""
     hidden_dropout: BelowOne = 0.0
     """Dropout probability on the residual stream."""
     attention_dropout: BelowOne = 0.0
@@ -186,9 +186,9 @@ class TrainingSpec(SpecModel):
     def _multiple_of_micro_batch(cls, size: int | str, info: ValidationInfo) -> int | str:
         micro = info.data.get("micro_batch_size")
         if isinstance(size, int) and isinstance(micro, int) and size % micro:
-            # The planner decides the data-parallel size, so the fix cannot name a number.
+            # The planner chooses the data-parallel size, so the fix cannot state a number.
             raise broken(
-                f"{size} sequences cannot be split into micro batches of {micro}.",
+                f"{size} sequences cannot be split into micro-batches of {micro}.",
                 f"Use a multiple of {micro} times the data-parallel size.",
             )
         return size

@@ -36,7 +36,7 @@ from seatrial.spec.syntax import ODD_BLANK, Lines, finding_of, odd_blank
 MAX_DEPTH = 20
 """Maximum nesting depth. A spec has at most 6 levels; a deeper file is not a spec."""
 MAX_VALUES = 5000
-"""Maximum number of keys and values. Rejecting a megabyte of them took half a minute."""
+"""Maximum number of keys and values. Rejecting a megabyte of values took half a minute."""
 MAX_INT_BITS = 1023
 """Larger integers cannot be converted to float, and far larger ones cannot be printed."""
 
@@ -44,7 +44,7 @@ _UNUSABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters except tab and newline, and surrogates.
 
 Process arguments and environment variables cannot contain NUL. Terminals, logs, YAML and JSON
-interpret the others differently."""
+interpret the other characters differently."""
 _YAML_TAG = "tag:yaml.org,2002:"
 
 Path = tuple[str | int, ...]
@@ -67,7 +67,7 @@ class Node:
     value: Any
     """A scalar, a dict of nodes, or a list of nodes."""
     file: str
-    """The file name as the user gave it."""
+    """The file name as the user wrote it."""
     line: int = 0
     """Line of the value, from 1."""
     column: int = 0
@@ -77,7 +77,7 @@ class Node:
     key_column: int = 0
     """Column of that key, from 1."""
     faulty: bool = False
-    """True if a finding already covers the node, so that its content gets no further ones."""
+    """True if a finding already covers the node, so that its content gets no further findings."""
     written: str = ""
     """The text after the = of an override; empty for a value from a file."""
 
@@ -136,8 +136,8 @@ class _Open:
 
     node: Node
     path: Path
-    # The key whose value comes next. If its own value is None, the key is invalid, and the value
-    # that follows is parsed and dropped.
+    # The key whose value comes next. If the key node's value is None, the key is invalid, and the
+    # value that follows is parsed and dropped.
     key: Node | None = None
 
 
@@ -184,7 +184,7 @@ class _Builder:
         """Process one event."""
         self.values += isinstance(event, NodeEvent)
         if self.values > MAX_VALUES:
-            rule = f"the file contains more than {MAX_VALUES} keys and values; a spec is a page."
+            rule = f"the file has more than {MAX_VALUES} keys and values, too many for a spec."
             self.give_up(SpecCode.SHAPE, event, rule, "Check the path.")
         if isinstance(event, AliasEvent):
             self.refuse_alias(event)
@@ -205,7 +205,7 @@ class _Builder:
             self.open(opened, event)
 
     def give_up(self, code: SpecCode, event: Event, rule: str, fix: str) -> NoReturn:
-        """Stop at an event with an error; its path is omitted, as it would be long and useless."""
+        """Stop at an event with an error; the path is omitted, because it would be very long."""
         place = Where("", self.file, *self.lines.place(event.start_mark.index))
         raise UnreadableError(Finding(code, Severity.ERROR, place, rule, "", fix))
 
@@ -213,7 +213,7 @@ class _Builder:
         """Open a section or a list."""
         if len(self.stack) == MAX_DEPTH:
             rule = f"sections are nested more than {MAX_DEPTH} deep."
-            fix = "Check the brackets and the indentation before this place."
+            fix = "Check the brackets and the indentation before this line."
             self.give_up(SpecCode.DEPTH, event, rule, fix)
         opened = _Open(collection, self.path())
         self.place(collection, event)
@@ -228,31 +228,30 @@ class _Builder:
                 SpecCode.ANCHOR,
                 event,
                 "YAML reads text that starts with * as an alias.",
-                f'Put it in quotes: "*{shown_key(event.anchor)}".',
+                f'Put the text in quotes: "*{shown_key(event.anchor)}".',
             )
         elif not merged and event.anchor not in self.aliases:
             self.aliases.add(event.anchor)
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                f"the alias *{shown_key(event.anchor)} is used, and a spec must state every "
-                "value in place.",
-                "Write the value out, here and wherever else it is used.",
+                f"a spec cannot contain aliases, such as *{shown_key(event.anchor)}.",
+                "Write the value itself, here and wherever the alias is used.",
             )
         node = self.node(None, event)
         node.faulty = True
         self.place(node, event)
 
     def refuse_anchor_and_tag(self, event: Any) -> bool:
-        """Report an anchor or a tag on a value; return True if the value is to be ignored."""
+        """Report an anchor or a tag on a value; return True if the value must be ignored."""
         if event.anchor is not None:
             self.anchors.add(event.anchor)
             anchor = f"&{shown_key(event.anchor)}"
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                f"the anchor {anchor} is used, and a spec must state every value in place.",
-                f"Remove {anchor} and write the value out wherever it is used.",
+                f"a spec cannot contain anchors, such as {anchor}.",
+                f"Remove {anchor}, and write the value itself wherever the anchor is used.",
             )
         if event.tag is None:
             return False
@@ -261,7 +260,7 @@ class _Builder:
         self.problem(
             SpecCode.TAG,
             event,
-            f"the YAML tag {shown_key(tag)} is used; a spec contains only plain values.",
+            f"a spec cannot contain YAML tags, such as {shown_key(tag)}.",
             "Remove the tag.",
         )
         return True
@@ -282,10 +281,10 @@ class _Builder:
             around.key = None
             node.key_line, node.key_column = key.line, key.column
             if node.value is None and event.start_mark.index == event.end_mark.index:
-                # The parser locates a missing value at the start of the next one.
+                # The parser reports a missing value at the start of the next value.
                 node.line, node.column = key.line, key.column
             if key.value is not None:
-                # Of duplicate keys the first value is kept, so that further errors make sense.
+                # For duplicate keys, keep the first value, so that further errors make sense.
                 section.value.setdefault(key.value, node)
 
     def key(self, node: Node, event: Event) -> Node:
@@ -302,8 +301,9 @@ class _Builder:
             self.problem(
                 SpecCode.DUPLICATE_KEY,
                 event,
-                f"{shown_key(name)} occurs here and on line {first}; YAML would silently keep one.",
-                "Remove one of them.",
+                f"{shown_key(name)} is set here and on line {first}; most parsers would silently "
+                "keep one value.",
+                "Remove one of the two lines.",
                 name,
             )
         return Node(name, node.file, node.line, node.column)
@@ -314,19 +314,19 @@ class _Builder:
             self.problem(
                 SpecCode.ANCHOR,
                 event,
-                "the merge key << is used, and a spec must state every value in place.",
-                "Write the values out.",
+                "a spec cannot contain the merge key <<.",
+                "Write the values themselves.",
             )
         elif isinstance(event, MappingStartEvent):
             self.problem(
                 SpecCode.SHAPE,
                 event,
-                "there is a section in place of a key.",
-                "Write key: value; fill in a {{ template }} first.",
+                "a section is in place of a key.",
+                "Write key: value. If this is a {{ template }}, render it first.",
             )
         elif isinstance(event, SequenceStartEvent):
-            rule = "there is a list in place of a key."
-            self.problem(SpecCode.SHAPE, event, rule, "Write a key: value line for each.")
+            rule = "a list is in place of a key."
+            self.problem(SpecCode.SHAPE, event, rule, "Write a key: value line for each item.")
 
     def scalar(self, event: Any) -> tuple[Any, bool]:
         """Return the value of a scalar under YAML 1.2, and True if it is unusable.
@@ -339,8 +339,8 @@ class _Builder:
         if unusable:
             number = ord(unusable[0])
             is_half = number >= 0xD800
-            what = "not a character" if is_half else "a control character"
-            fix = ", or write the whole character instead of its escape." if is_half else "."
+            what = "half of a surrogate pair" if is_half else "a control character"
+            fix = ", or write the whole character instead of an escape." if is_half else "."
             rule = f"the text contains U+{number:04X}, which is {what}."
             self.problem(SpecCode.SYNTAX, event, rule, f"Remove it{fix}")
             return None, True
@@ -362,9 +362,7 @@ class _Builder:
             return value, False
         if isinstance(value, float | str | bool) or str(tag).endswith("null"):
             return value, False
-        self.problem(
-            SpecCode.SYNTAX, event, "the number is too long to be read.", "Write a shorter number."
-        )
+        self.problem(SpecCode.SYNTAX, event, "the number is too large.", "Write a smaller number.")
         return None, True
 
 
@@ -380,8 +378,8 @@ def parse(text: str, file: str) -> tuple[Node, list[Finding]]:
                 builder.problem(
                     SpecCode.SHAPE,
                     event,
-                    "a second document starts here; a spec is a single document.",
-                    "Move it to a separate file.",
+                    "a second document starts here, but a spec is a single document.",
+                    "Move the second document to a separate file.",
                 )
                 break
             builder.feed(event)

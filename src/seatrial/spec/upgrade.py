@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert older spec formats; apiVersion is checked first, before anything else.
+"""Convert older spec formats; apiVersion is checked first.
 
 A conversion lists the fields that are renamed in the next format. It is applied to the parsed tree
-on load, so that older files work as they are, and to the text by `seatrial spec upgrade`.
+on load, so that older files work unchanged, and to the text by `seatrial spec upgrade`.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Conversion:
 
 
 CONVERSIONS: dict[str, Conversion] = {}
-"""Conversions by older apiVersion; empty, because there is only one format so far."""
+"""Conversions by older apiVersion; empty, because there is only one format."""
 
 _ADD = f"Add apiVersion: {API_VERSION}."
 
@@ -64,8 +64,8 @@ def upgraded(text: str, version: str) -> tuple[str, tuple[str, ...]]:
             conversion = CONVERSIONS[older]
             for field, name in conversion.renamed:
                 if _rename(root, field, name):
-                    changes.append(f"{field} is called {name} now")
-            changes.append(f"apiVersion: {older} became {conversion.to}")
+                    changes.append(f"renamed {field} to {name}")
+            changes.append(f"changed apiVersion from {older} to {conversion.to}")
             root["apiVersion"] = older = conversion.to
         return bool(changes)
 
@@ -93,12 +93,12 @@ def _finding(root: Node, version: Node | None) -> Finding:
         near = root.value[close] if close else root
         fix = f"Rename {shown_key(close)} to apiVersion." if close else _ADD
         place = Where("apiVersion", root.file, near.key_line or 1, near.key_column or 1)
-        rule = "apiVersion is required: it states the format of the file."
+        rule = "apiVersion is required: it states the version of the spec format."
         return Finding(SpecCode.API_VERSION, Severity.ERROR, place, rule, "", fix)
     place = Where("apiVersion", version.file, version.line, version.column)
     value = shown(version.plain())
-    rule = f"this Seatrial reads {API_VERSION}, not {value}."
-    fix = f"Write apiVersion: {API_VERSION}, or install the Seatrial that the file was made for."
+    rule = f"this version of Seatrial supports {API_VERSION}, not {value}."
+    fix = f"Write apiVersion: {API_VERSION}, or install the Seatrial version that the file is for."
     if root.child("kind") is not None:
-        fix = "Check the path: a file with a kind is a Kubernetes manifest, not a spec."
+        fix = "Check the path: a file with the key kind is a Kubernetes manifest, not a spec."
     return Finding(SpecCode.API_VERSION, Severity.ERROR, place, rule, value, fix)

@@ -35,7 +35,7 @@ Explanation = tuple[SpecCode, str, str]
 
 
 def where(root: Node, path: Path, *, of_key: bool = False) -> Where:
-    """Return the location of a path: its value, its key, or the section that lacks it."""
+    """Return the location of a path: its value, its key, or the section in which it is missing."""
     node, reached = root.at(path)
     # A section or a list starts below its key, but readers look for it at the key.
     below = isinstance(node.value, dict | list) and node.line != node.key_line
@@ -69,7 +69,7 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
         elif reached and not of_key and node.file == OVERRIDE:
             fix = _in_override(error, path) or fix
         place = where(root, path, of_key=of_key)
-        # The value of an unknown key could be anything, including a secret.
+        # The value of an unknown key may be a secret.
         unknown = absent or code is SpecCode.UNKNOWN_KEY
         value = "" if unknown else shown(_input(error, node), path)
         found.append(Finding(code, Severity.ERROR, place, rule, value, fix))
@@ -77,14 +77,14 @@ def findings_of(errors: Iterable[ErrorDetails], root: Node) -> list[Finding]:
 
 
 def _absent(error: ErrorDetails) -> list[Path]:
-    """Return the fields of which one is missing, if that is the error."""
+    """Return the fields of which exactly one is required, if none of them is set."""
     if error["type"] == "missing":
         return [error["loc"]]
     return [(*error["loc"][:-1], key) for key in error.get("ctx", {}).get("absent", ())]
 
 
 def _input(error: ErrorDetails, node: Node) -> Any:
-    """Return the invalid value: the validated one, a part of it, or a sibling."""
+    """Return the invalid value: the validated value, a part of it, or a sibling."""
     context = error.get("ctx", {})
     is_other = context.get("inside") or context.get("instead")
     return node.plain() if is_other else error["input"]
@@ -104,7 +104,7 @@ def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
 
 
 def meant(path: Path) -> str | None:
-    """Return the key of the section that a misspelt key most likely means, or None."""
+    """Return the key in the section that a misspelt key most likely means, or None."""
     key, known = str(path[-1]), siblings(path)
     if outside_spec(key):
         return None
@@ -113,7 +113,7 @@ def meant(path: Path) -> str | None:
 
 
 def is_misspelt(path: Path) -> bool:
-    """Return True if the section has no such key, and another one was probably meant.
+    """Return True if the section has no such key, but a similar key was probably meant.
 
     `training.token` is not a secret, but a misspelt `training.tokens`.
     """
@@ -143,15 +143,15 @@ def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
         if len(weights) > 1:
             fix = f"Use {weights[0]} for Hugging Face weights, or {weights[1]} for a checkpoint."
     elif not elsewhere and (synonyms := fields_meant(key)):
-        fix = f"Here it is called {synonyms[0]}."
+        fix = f"In a spec, this key is called {synonyms[0]}."
         if len(synonyms) > 1:
             fix = f"Use {' or '.join(synonyms)}."
     elif match:
         fix = f"Did you mean {' or '.join([match, *elsewhere])}?"
     elif elsewhere:
-        fix = f"It belongs at {' or '.join(elsewhere)}."
+        fix = f"Move the key to {' or '.join(elsewhere)}."
     else:
-        fix = f"Remove it, or use one of: {', '.join(known)}."
+        fix = f"Remove the key, or use one of: {', '.join(known)}."
     return SpecCode.UNKNOWN_KEY, f"{section} has no key {shown_key(key)}.", fix
 
 
@@ -184,7 +184,7 @@ def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Exp
             fix = f"Write {bare} without quotes."
         elif wanted == "text" and isinstance(value, bool | int | float):
             text = str(value).lower() if isinstance(value, bool) else value
-            fix = f'Write it in quotes: "{text}".'
+            fix = f'Write the value in quotes: "{text}".'
         elif wanted == _TRUTH and bare.lower() in _TRUTHS:
             fix = f"Write {_TRUTHS[bare.lower()]}, without quotes."
         elif wanted == _SECTION:
@@ -198,26 +198,28 @@ def _wrong_type(wanted: str, example: str) -> Callable[[ErrorDetails, Path], Exp
 
 def _no_value(wanted: str, path: Path) -> Explanation:
     """Explain a key without a value."""
-    name = shown_key(path[-1]) if isinstance(path[-1], str) else "the item"
+    is_item = isinstance(path[-1], int)
+    name = "the item" if is_item else shown_key(str(path[-1]))
     field = field_at(path)
     if wanted == _SECTION:
-        fix = "Indent its key: value lines below it"
+        place = "after the hyphen" if is_item else "below the key, indented"
+        fix = f"Write key: value lines {place}"
     else:
         fix = f"Write {wanted} after the colon{_meaning(path)}"
-    if isinstance(path[-1], int) or (field is not None and not field.info.is_required()):
-        fix += ", or remove it"
+    if is_item or (field is not None and not field.info.is_required()):
+        fix += f", or remove the {'item' if is_item else 'key'}"
     return SpecCode.TYPE, f"{name} has no value.", f"{fix}."
 
 
 def _section_fix(value: object, path: Path) -> str:
     """Return the fix for a value in place of a section, with the section's keys if known."""
     known = siblings((*path, ""))
-    keys = f"; its keys are {', '.join(known)}" if known else ""
+    keys = f"; valid keys are {', '.join(known)}" if known else ""
     if isinstance(value, list):
-        return f"Write key: value lines below it, without hyphens{keys}."
+        return f"Write key: value lines below the key, without hyphens{keys}."
     if isinstance(path[-1], int):
         return f"Write key: value lines after the hyphen{keys}."
-    return f"Write key: value lines below it, indented{keys}."
+    return f"Write key: value lines below the key, indented{keys}."
 
 
 def _in_override(error: ErrorDetails, path: Path) -> str:
@@ -225,13 +227,13 @@ def _in_override(error: ErrorDetails, path: Path) -> str:
     explanation = _EXPLANATIONS.get(error["type"])
     if error["input"] is None and explanation in (_section, _list, _text, _whole_number, _number):
         around = dotted(path[:-1]) if isinstance(path[-1], int) else ""
-        return f"Set the whole list: {around}=[...]." if around else "Give it a value."
+        return f"Set the whole list: {around}=[...]." if around else "Add a value."
     if explanation is _section:
         known = siblings((*path, ""))
-        keys = f"; its keys are {', '.join(known)}" if known else ""
-        return f"Write it in braces: {{KEY: VALUE}}{keys}."
+        keys = f"; valid keys are {', '.join(known)}" if known else ""
+        return f"Write the section in braces: {{KEY: VALUE}}{keys}."
     if explanation is _list:
-        return "Write its items in brackets: [ITEM, ITEM]."
+        return "Write the items in brackets: [ITEM, ITEM]."
     return "Write a single string after the = sign." if explanation is _text else ""
 
 
@@ -264,7 +266,7 @@ def _choices(error: ErrorDetails, path: Path) -> Explanation:
         if match
         else (f"Use one of: {', '.join(known)}.")
     )
-    return SpecCode.RANGE, f"{shown(value, path)} is not a choice here.", fix
+    return SpecCode.RANGE, f"{shown(value, path)} is not a valid choice.", fix
 
 
 def _limit(error: ErrorDetails, path: Path) -> Explanation:
@@ -285,7 +287,7 @@ def _limit(error: ErrorDetails, path: Path) -> Explanation:
 
 
 def _form(error: ErrorDetails, path: Path) -> Explanation:
-    rule = f"{shown(error['input'], path)} does not have the right form."
+    rule = f"{shown(error['input'], path)} does not have the right format."
     return SpecCode.TYPE, rule, _expected(path)
 
 
@@ -297,7 +299,7 @@ def _expected(path: Path) -> str:
     """Return a fix that quotes the field's docstring."""
     field = field_at(path)
     if field is None:
-        return "See the reference of the spec."
+        return "See the spec reference."
     return f"Expected: {field.doc}"
 
 
@@ -307,16 +309,16 @@ def _rule(error: ErrorDetails, path: Path) -> Explanation:
 
 
 def _otherwise(error: ErrorDetails, path: Path) -> Explanation:
-    return SpecCode.TYPE, f"{error['msg']}.", "See the reference of the spec."
+    return SpecCode.TYPE, f"{error['msg']}.", "See the spec reference."
 
 
 _whole_number = _wrong_type("a whole number", "a whole number such as 8")
 _number = _wrong_type("a number", "a number such as 0.1 or 6e-5")
 _finite = _wrong_type("a finite number", "a number such as 0.1 or 6e-5")
 _truth = _wrong_type(_TRUTH, "true or false")
-_text = _wrong_type("text", "one text after the colon")
-_section = _wrong_type(_SECTION, "key: value lines below it, indented")
-_list = _wrong_type("a list", "its items below it, each after a hyphen")
+_text = _wrong_type("text", "a single text after the colon")
+_section = _wrong_type(_SECTION, "key: value lines below the key, indented")
+_list = _wrong_type("a list", "the items below the key, each after a hyphen")
 
 _EXPLANATIONS: dict[str, Callable[[ErrorDetails, Path], Explanation]] = {
     "extra_forbidden": _unknown_key,

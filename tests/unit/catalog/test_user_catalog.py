@@ -41,23 +41,25 @@ def test_an_entry_is_added_like_another(tmp_path: Path) -> None:
 
 
 BAD = {
-    "unknown-fact": ('[x]\nlike = "p4d.24xlarge"\ngpuss = 8\n', "x.gpuss: there is no such fact."),
+    "unknown-fact": (
+        '[x]\nlike = "p4d.24xlarge"\ngpuss = 8\n',
+        "x.gpuss: gpuss is not a known fact.",
+    ),
     "missing-fact": (
         '[x]\ntitle = "X"\nsource = "somewhere"\n',
-        ":1 x.gpus: gpus is required and missing. Add gpus: GPUs per node.",
+        ":1 x.gpus: gpus is required but missing. Add gpus: GPUs per node.",
     ),
     "missing-part": (
         '[x]\nlike = "p4d.24xlarge"\n\n[x.price]\nusd_per_hour = 1\n',
-        ":4 x.price.as_of: as_of is required and missing. Add as_of: Date on which",
+        ":4 x.price.as_of: as_of is required but missing. Add as_of: Date on which",
     ),
     "unknown-part": (
         '[x]\nlike = "p4d.24xlarge"\n\n[x.price]\nusd = 1\n',
-        ":5 x.price.usd: there is no such fact. The facts of price are: usd_per_hour, as_of,",
+        ":5 x.price.usd: usd is not a known fact. The facts of price are: usd_per_hour, as_of,",
     ),
     "short-source": (
         '[x]\nlike = "p4d.24xlarge"\nsource = "us"\n',
-        ":3 x.source: 'us' is too short for a source. "
-        "Say where it comes from, in at least 8 characters.",
+        ":3 x.source: 'us' is too short for a source. State the source in at least 8 characters.",
     ),
     "out-of-range": (
         '[x]\nlike = "p4d.24xlarge"\ncpus = 0\n',
@@ -69,26 +71,27 @@ BAD = {
     ),
     "wrong-choice": (
         '[x]\nlike = "p4d.24xlarge"\ncloud = "amazon"\n',
-        ":3 x.cloud: 'amazon' is not a choice here. Use one of: aws, azure, google, local.",
+        ":3 x.cloud: 'amazon' is not a valid choice. Use one of: aws, azure, google, local.",
     ),
     "aliases-no-list": (
         '[x]\nlike = "p4d.24xlarge"\naliases = 5\n',
-        ":3 x.aliases: must be a list in brackets, not 5. Expected: Other names of the entry",
+        ":3 x.aliases: must be a list in brackets, not 5. Expected: Other names for the entry",
     ),
     "unknown-like": (
         '[x]\nlike = "p9"\n',
-        ":2 x.like: there is no 'p9' to be like. Name an entry of the same kind.",
+        ":2 x.like: like names 'p9', which does not exist. Use the name of an entry of the same "
+        "kind.",
     ),
     "like-half-a-name": ('[x]\nlike = "p5"\n', "Did you mean p5.48xlarge?"),
-    "like-no-text": ("[x]\nlike = 5\n", "x.like: there is no 5 to be like."),
+    "like-no-text": ("[x]\nlike = 5\n", "x.like: like names 5, which does not exist."),
     "like-itself": (
         '[x]\nlike = "y"\n[y]\nlike = "z"\n[z]\nlike = "y"\n',
-        ":4 y.like: like forms a cycle: y -> z -> y. Define one of them without like.",
+        ":4 y.like: like forms a cycle: y -> z -> y. Define one of these entries without like.",
     ),
     "no-table": ("x = 1\n", ":1 x: every entry must be a table with its own name."),
     "dots-without-quotes": (
         "[x.24xlarge]\ngpus = 8\n",
-        ":1 x.24xlarge: TOML takes the dots in [x.24xlarge] for tables inside tables. "
+        ":1 x.24xlarge: TOML reads the dots in [x.24xlarge] as nested tables. "
         'Put the name in quotes: ["x.24xlarge"].',
     ),
     "more-dots-without-quotes": (
@@ -176,12 +179,12 @@ def test_a_file_is_named_by_its_kind_with_hyphen_or_underscore(tmp_path: Path, n
     ("name", "fix"),
     [
         ("nodetypes.toml", "Rename it to node_types.toml."),
-        ("zebra.toml", "The files are: models.toml, accelerators.toml, node_types.toml, "),
+        ("zebra.toml", "Use one of: models.toml, accelerators.toml, node_types.toml, "),
     ],
 )
 def test_a_file_of_no_kind_is_a_finding(tmp_path: Path, name: str, fix: str) -> None:
     mine = write(tmp_path, name, "")
-    with pytest.raises(FindingsError, match="not a kind of catalog entry") as caught:
+    with pytest.raises(FindingsError, match="not match a kind of catalog entry") as caught:
         mine.names(Kind.MODELS)
     (finding,) = caught.value.findings
     assert finding.where.file == str(tmp_path / name)
@@ -215,15 +218,15 @@ def test_check_names_who_refers_to_what(tmp_path: Path) -> None:
     nodes, profiles = tmp_path / "node_types.toml", tmp_path / "profiles.toml"
     assert found == [
         f"{nodes}:3 ours.accelerator: the node type ours refers to the accelerator 'h100', which "
-        "the catalog does not have. Did you mean h100-80gb?",
+        "is not in the catalog. Did you mean h100-80gb?",
         f"{nodes}:4 ours.fabric: the node type ours refers to the fabric 'carrier-pigeon', which "
-        "the catalog does not have. See: seatrial catalog list fabrics.",
-        f"{profiles}:3 lab.node_types: the profile lab refers to the node type 'p9', which the "
-        "catalog does not have. See: seatrial catalog list node-types.",
+        "is not in the catalog. To list the names, run seatrial catalog list fabrics.",
+        f"{profiles}:3 lab.node_types: the profile lab refers to the node type 'p9', which is "
+        "not in the catalog. To list the names, run seatrial catalog list node-types.",
         f"{profiles}:6 lab.images.megatron: the profile lab refers to the image 'none-such', "
-        "which the catalog does not have. See: seatrial catalog list images.",
+        "which is not in the catalog. To list the names, run seatrial catalog list images.",
         f"{profiles}:1 lab.default_node_type: the default p5.48xlarge of the profile lab is not "
-        "in its node_types. Add it to node_types, or choose a default from there.",
+        "in its node_types. Add the default to node_types, or choose a default from node_types.",
     ]
 
 

@@ -187,8 +187,16 @@ def test_a_tokenizer_and_a_corpus(tmp_path: Path, tokenizer: str) -> None:
         ("a.jsonl", b"", "its only file is empty"),
         ("a.jsonl", b"\n\n", "a.jsonl has no text"),
         ("a.parquet", b"PAR0 and more", "a.parquet is not a Parquet file"),
-        ("a.jsonl.gz", b"{}", "a.jsonl.gz is truncated, or not compressed as its name states"),
-        ("a.jsonl.zst", b"{}", "a.jsonl.zst is truncated, or not compressed as its name states"),
+        (
+            "a.jsonl.gz",
+            b"{}",
+            "a.jsonl.gz is truncated, or its compression does not match its name",
+        ),
+        (
+            "a.jsonl.zst",
+            b"{}",
+            "a.jsonl.zst is truncated, or its compression does not match its name",
+        ),
         # A bad line may be an accident, and a line of a megabyte may be a document.
         ("a.jsonl", b'no json\n{"text": "x"}\n', ""),
         ("a.jsonl", b'{"text": "' + b"x" * (1 << 20) + b'"}\n', ""),

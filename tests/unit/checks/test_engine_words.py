@@ -46,4 +46,4 @@ def test_a_model_that_is_another_one_in_the_engine(catalog: Catalog) -> None:
     assert list(miscounted(situation, {0: own})) == []
     (found,) = miscounted(situation, {0: own - 64})
     assert found.finding.where.field == "model.preset"
-    assert f"{own - 64:,} parameters, and the plan has {own:,}" in found.finding.rule
+    assert f"{own - 64:,} parameters, but the plan has {own:,}" in found.finding.rule

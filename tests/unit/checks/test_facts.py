@@ -121,5 +121,6 @@ def test_an_old_nccl_is_told_where_it_was_found_not_to_work() -> None:
     verdict = check(BASE, "run.yaml", Catalog(), on_efa, data=Described())
     said = [found.rule for found in verdict.findings if found.code == CheckCode.OLD_FOR_GPU]
     assert said == [
-        "NCCL 2.25 in the image does not work with the efa adapters of p6-b200.48xlarge; 2.29 does."
+        "NCCL 2.25 in the image does not work with the efa adapters of p6-b200.48xlarge; NCCL "
+        "2.29 does."
     ]

@@ -64,7 +64,7 @@ def test_a_secret_that_is_given_by_reference_only_leaves_the_variables(catalog: 
     plain = "cluster.env={HF_TOKEN: hf_" + "a" * 30 + ", NCCL_DEBUG: INFO}"
     overrides = (given, plain)
     found = Broken(BASE, "run.yaml", catalog, overrides).again().findings
-    assert "cluster.secrets gives HF_TOKEN already" in found[0].fix
+    assert "cluster.secrets already sets HF_TOKEN" in found[0].fix
     repair = repaired(overrides, SpecCode.SECRET, catalog)
     assert repair == ('cluster.env={"NCCL_DEBUG": "INFO"}',)
     assert not has_errors(check(BASE, "run.yaml", catalog, (*overrides, *repair)).findings)
@@ -144,14 +144,20 @@ def test_choices_of_a_missing_field_are_named(catalog: Catalog) -> None:
         ("initial_weights=null", "trains from scratch: 'hf://meta-llama/Llama-2-7b-hf'"),
         (
             "cluster.fabric=none",
-            "NCCL over TCP between nodes and leaves the fabric's 3,200 Gbit/s unused",
+            "NCCL uses TCP between nodes and leaves the fabric's 3,200 Gbit/s unused",
         ),
-        ("model.preset=gpt3-1.3b", "another model: model.preset 'gpt3-7.5b' becomes 'gpt3-1.3b'"),
-        ("data.tokenizer=null", "another tokenizer: data.tokenizer 'hf://gpt2' is removed"),
-        ("training.precision=fp8", "another precision"),
-        ("training.global_batch_size=64", "with the same steps, the run reads another number"),
-        ("cluster.nodes=8", "another number of machines: cluster.nodes 2 becomes 8"),
-        ("parallelism.pp_size=2", "another layout"),
+        (
+            "model.preset=gpt3-1.3b",
+            "a different model: model.preset 'gpt3-7.5b' becomes 'gpt3-1.3b'",
+        ),
+        ("data.tokenizer=null", "a different tokenizer: data.tokenizer 'hf://gpt2' is removed"),
+        ("training.precision=fp8", "this changes the precision"),
+        (
+            "training.global_batch_size=64",
+            "the number of steps stays the same, and the number of tokens changes",
+        ),
+        ("cluster.nodes=8", "the number of nodes: cluster.nodes 2 becomes 8"),
+        ("parallelism.pp_size=2", "this changes the layout"),
     ],
 )
 def test_a_change_says_what_it_does_to_the_run(change: str, words: str, catalog: Catalog) -> None:

@@ -149,12 +149,12 @@ def test_llm_foundry_wants_a_tokenizers_class(named: bool, catalog: Catalog) -> 
     [
         (Unknown.ABSENT, DatasetCode.ABSENT, f"{VAL}/index.json does not exist."),
         (Unknown.UNREADABLE, DatasetCode.HEADER, f"{VAL}/index.json is not an MDS index."),
-        (SplitFacts(9, 2048, "shard.1"), DatasetCode.ABSENT, f"{VAL}/shard.1 is in the index and"),
-        (SplitFacts(9, 2048, "", "shard.1"), DatasetCode.SIZE, f"{VAL}/shard.1 has another size"),
+        (SplitFacts(9, 2048, "shard.1"), DatasetCode.ABSENT, f"{VAL}/shard.1 is in the index but"),
+        (SplitFacts(9, 2048, "", "shard.1"), DatasetCode.SIZE, f"size of {VAL}/shard.1 differs"),
         (
             SplitFacts(9, 1024),
             CheckCode.NO_SAMPLES,
-            "have 1,024 tokens, and the sequence length is 2,0",
+            "have 1,024 tokens, but the sequence length is 2,0",
         ),
         (SplitFacts(0), CheckCode.NO_SAMPLES, f"{VAL} has no samples."),
         (SplitFacts(9), None, ""),
@@ -190,9 +190,9 @@ NO_BIN = Described({PREFIX: Unknown.NO_BIN})
             Described({PREFIX: pair()}, {GPT2: Unknown.UNREADABLE}),
             (),
             CheckCode.NO_TOKENIZER,
-            "exists, and cannot be read as a tokenizer",
+            "exists, but cannot be read as a tokenizer",
         ),
-        (numbers_for_text(), (RAW,), CheckCode.TEXT_FIELD, "'text' of the documents is not text"),
+        (numbers_for_text(), (RAW,), CheckCode.TEXT_FIELD, "'text' in the documents is not text"),
     ],
 )
 def test_what_is_wrong_with_data_is_named_as_it_is(

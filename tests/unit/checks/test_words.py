@@ -19,9 +19,9 @@ def test_one_gpu_is_one(catalog: Catalog) -> None:
     small = ("cluster.nodes=4", "cluster.node_type=Standard_NC24ads_A100_v4")
     many = (*small, "cluster.processes_per_node=8")
     rules = [f.rule for f in check(BASE, "r", catalog, many).findings]
-    assert "8 processes would share the 1 GPU of Standard_NC24ads_A100_v4." in rules
+    assert "8 processes would share the 1 GPU on Standard_NC24ads_A100_v4." in rules
     wide = [f.rule for f in check(BASE, "r", catalog, small).findings]
-    assert any("exceeds the one GPU of a node" in rule for rule in wide), wide
+    assert any("exceeds the one GPU on a node" in rule for rule in wide), wide
 
 
 def test_restarts_are_not_blamed_for_the_time_of_saves(catalog: Catalog) -> None:
@@ -29,4 +29,6 @@ def test_restarts_are_not_blamed_for_the_time_of_saves(catalog: Catalog) -> None
     found = check(text, "run.yaml", catalog).findings
     (lost,) = [finding for finding in found if finding.code == PlanCode.LOST_TIME]
     assert "failures and restarts 0 %" in lost.rule
-    assert lost.fix == "Expect this loss: a save takes a smaller share of a longer run."
+    assert lost.fix == (
+        "No action needed: in a longer run, saves take a smaller share of the time."
+    )

@@ -156,7 +156,7 @@ def test_fix_says_so_where_it_changes_nothing(tmp_path: Path) -> None:
         assert done.stdout.startswith("run.yaml is unchanged"), again
         assert "Wrote" not in done.stdout
         assert file.read_text() == text
-    assert "Each step trains on another batch" in done.stdout
+    assert "This changes the global batch size" in done.stdout
     clean = spec(tmp_path)
     assert "run.yaml is unchanged" in seatrial("check", "run.yaml", "--fix", cwd=tmp_path).stdout
     assert clean.read_text() == CLEAN

@@ -137,7 +137,7 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("validate", "absent.yaml"), "there is no such file"),
+        (("validate", "absent.yaml"), "the file does not exist"),
         (("validate",), "Missing argument"),
         (("validate", "."), "this is a directory"),
         (("validate", "cluster.nodes=2"), "no spec given"),
@@ -151,9 +151,9 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
             "Did you mean export?",
         ),
         (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),
-        (("check", "absent.yaml"), "there is no such file"),
+        (("check", "absent.yaml"), "the file does not exist"),
         (("explain", "ST-BATCH-999"), "unknown code ST-BATCH-999."),
-        (("plan", "absent.yaml"), "there is no such file"),
+        (("plan", "absent.yaml"), "the file does not exist"),
         (("init", "--nodes", "x"), "'x' is not a whole number from 1"),
         (("init", "--nodes", "0"), "'0' is not a whole number from 1"),
         (("schema", "-o", "missing/schema.json"), "does not exist. Create it: mkdir -p"),
@@ -175,7 +175,9 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     assert done.stdout.endswith("next  seatrial plan run.yaml\n")
     seatrial("validate", "run.yaml", cwd=tmp_path)
     machine = ("init", "--profile", "eks", "--node-type", "H100", "--force")
-    assert "Machines with it: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
+    assert (
+        "Node types with this GPU: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
+    )
     again = seatrial("init", cwd=tmp_path, code=2)
     assert "run.yaml exists. Choose another name, or overwrite it with --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)

@@ -83,7 +83,7 @@ def test_wrong_answers_are_refused_and_asked_for_again(tmp_path: Path) -> None:
     assert "Tokens to train on [10B]" in terminal.answer("hf://gpt2")
     assert "150B" in terminal.answer("many")
     assert "Name of the run [llama3-8b]" in terminal.answer("26B")
-    assert "cannot name Kubernetes objects" in terminal.answer("A b")
+    assert "is not a valid run name" in terminal.answer("A b")
     terminal.answer("mine")
     assert terminal.end() == 0, terminal.shown
     spec = load(tmp_path / "run.yaml").spec

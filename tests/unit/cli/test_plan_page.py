@@ -159,7 +159,7 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     slow = replace(page.run.chosen, time=outcome.ranked[2].time)
     text = printed(with_figures(page, slow), capsys)
     assert "with auto, the planner chooses tp 4 · pp 2 · dp 2" in text
-    assert "tp 8 · dp 2 gains 6 % by a smaller bubble" in text
+    assert "tp 8 · dp 2 gains 6 % from a smaller pipeline bubble" in text
     assert "(you)" in text
 
 

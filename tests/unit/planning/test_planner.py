@@ -98,7 +98,9 @@ def test_a_given_value_that_no_layout_keeps_is_named(catalog: Catalog) -> None:
 
 def test_what_does_not_fit_says_what_is_nearest_and_what_would(catalog: Catalog) -> None:
     (line,) = refusals(catalog, "model.preset=gpt3-175b")
-    assert line.startswith("ST-PLAN-011 cluster.nodes: no layout fits 16 × a100-40gb: the nearest,")
+    assert line.startswith(
+        "ST-PLAN-011 cluster.nodes: no layout fits on 16 × a100-40gb: the nearest layout,"
+    )
     nodes = int(line.split("Use at least ")[1].split()[0])
     fitting = plan_run(
         resolve_basis(opened("model.preset=gpt3-175b", f"cluster.nodes={nodes}"), catalog)
@@ -120,9 +122,7 @@ def test_a_given_layout_that_does_not_fit_is_an_error_with_a_way_out(catalog: Ca
     (finding,) = verdicts(given, plan_run(resolve_basis(given, catalog)))
     assert finding.code == "ST-PLAN-011"
     assert finding.rule.startswith("the layout does not fit: stage 0 needs ")
-    assert finding.fix == (
-        "Set parallelism and micro_batch_size to auto: a layout that fits then exists."
-    )
+    assert finding.fix == ("Set parallelism and micro_batch_size to auto, for which a layout fits.")
 
 
 def test_the_batch_keeps_the_published_tokens(catalog: Catalog) -> None:
@@ -226,7 +226,7 @@ def test_a_gpu_that_nobody_measured_is_said(catalog: Catalog, tmp_path: Path) ->
     loaded = opened("cluster.node_type=p5.48xlarge")
     (finding,) = verdicts(loaded, plan_run(resolve_basis(loaded, own)))
     assert finding.code == "ST-PLAN-014"
-    assert finding.rule.startswith("the step time is not fitted to any published run on mi300x")
+    assert finding.rule.startswith("the step time is not fitted to published runs on mi300x")
     assert verdicts(opened(), plan_run(resolve_basis(opened(), catalog))) == []
 
 

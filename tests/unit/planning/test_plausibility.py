@@ -54,7 +54,7 @@ def test_a_run_of_millions_of_dollars_is_reported(catalog: Catalog) -> None:
     (warning,), days = found(opened(*wide, "training.tokens=15T"), catalog)
     assert days <= MOST_DAYS
     assert re.search(r"and costs \$[\d.]+ M at list price", warning.rule)
-    assert "its cost grows with tokens and with parameters" in warning.fix
+    assert "its cost grows with the number of tokens and parameters" in warning.fix
 
 
 def test_the_length_is_reported_where_it_is_set(catalog: Catalog) -> None:

@@ -104,7 +104,7 @@ def test_kept_choices_that_leave_fields_open_are_refused() -> None:
     (finding,) = caught.value.findings
     assert finding.code == "ST-PLAN-001"
     assert finding.rule == (
-        "parallelism.tp_size, training.micro_batch_size are auto, and the planner chose no value."
+        "parallelism.tp_size, training.micro_batch_size are auto, but the planner chose no value."
     )
 
 
@@ -125,7 +125,7 @@ REFUSALS = {
             "parallelism.sequence_parallel=false",
         ),
         "ST-LAYOUT-002 parallelism.ep_size: 12 ranks are not divisible by etp 1 × ep 8 × pp "
-        "1 = 8, the grid of the experts. Use ep_size 1 or 2 or 4.",
+        "1 = 8, the expert grid. Use ep_size 1, 2 or 4.",
     ),
     "heads-odd": (
         ("model.preset=gpt2-xl", "parallelism.tp_size=2"),
@@ -152,7 +152,7 @@ REFUSALS = {
     "stages": (
         ("parallelism.tp_size=1", "parallelism.sequence_parallel=false", "parallelism.pp_size=8"),
         "ST-LAYOUT-005 parallelism.pp_size: 36 layers are not divisible by pp_size 8. Use "
-        "pp_size 6 or 9, or keep it with first_stage_layers 3 and last_stage_layers 3.",
+        "pp_size 6 or 9, or keep pp_size 8 and use first_stage_layers 3 and last_stage_layers 3.",
     ),
     "stages-but-for-two": (
         (
@@ -163,7 +163,7 @@ REFUSALS = {
             "parallelism.vp_size=8",
         ),
         "ST-LAYOUT-005 parallelism.pp_size: 126 layers are not divisible by pp_size 8. Use "
-        "pp_size 7 or 9, or keep it with embedding_as_layer and loss_as_layer true.",
+        "pp_size 7 or 9, or keep pp_size 8 and set embedding_as_layer and loss_as_layer to true.",
     ),
     "counted-stages": (
         ("parallelism.pp_size=4", "parallelism.loss_as_layer=true"),
@@ -183,12 +183,12 @@ REFUSALS = {
     "recompute-experts-of-a-dense-model": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[moe_act]"),
         "ST-LAYOUT-013 parallelism.recompute_modules: moe_act cannot be recomputed: the "
-        "model is dense and has no experts. Remove moe_act.",
+        "model is dense, so it has no experts. Remove moe_act.",
     ),
     "recompute-latents": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[mla_up_proj]"),
         "ST-LAYOUT-013 parallelism.recompute_modules: mla_up_proj cannot be recomputed: "
-        "Seatrial supports no model with multi-latent attention. Remove mla_up_proj.",
+        "Seatrial does not support models with multi-latent attention. Remove mla_up_proj.",
     ),
     "recompute-biases": (
         ("parallelism.recompute=selective", "parallelism.recompute_modules=[mlp]"),
@@ -203,17 +203,18 @@ REFUSALS = {
             "parallelism.recompute_modules=[layernorm]",
         ),
         "ST-LAYOUT-013 parallelism.recompute_modules: layernorm cannot be recomputed: fp8 "
-        "with delayed scaling does not support it. Remove layernorm.",
+        "with delayed scaling does not support this module. Remove layernorm.",
     ),
     "stage-ends": (
         ("parallelism.pp_size=4", "parallelism.first_stage_layers=7"),
         "ST-LAYOUT-005 parallelism.first_stage_layers: 29 of 36 layers remain for 3 middle "
-        "stages. Choose first_stage_layers and last_stage_layers so that 3 divides the rest.",
+        "stages. Choose first_stage_layers and last_stage_layers so that the number of remaining "
+        "layers is divisible by 3.",
     ),
     "ends-of-one-stage": (
         ("parallelism.last_stage_layers=7",),
-        "ST-LAYOUT-005 parallelism.last_stage_layers: pp_size is 1, so there are no other "
-        "stages to differ from. Remove it, or use a larger pp_size.",
+        "ST-LAYOUT-005 parallelism.last_stage_layers: pp_size is 1, so all layers are in "
+        "one stage. Remove the field, or use a larger pp_size.",
     ),
     "chunks": (
         ("parallelism.pp_size=4", "parallelism.vp_size=2"),
@@ -223,11 +224,11 @@ REFUSALS = {
     "chunks-of-one-stage": (
         ("parallelism.vp_size=2",),
         "ST-LAYOUT-006 parallelism.vp_size: the interleaved schedule needs more than one pipeline "
-        "stage, and pp_size is 1. Use vp_size 1, or a larger pp_size.",
+        "stage, but pp_size is 1. Use vp_size 1, or a larger pp_size.",
     ),
     "experts-of-a-dense-model": (
         ("parallelism.ep_size=2",),
-        "ST-LAYOUT-007 parallelism.ep_size: the model is dense and has no experts to split. "
+        "ST-LAYOUT-007 parallelism.ep_size: the model is dense, so it has no experts to split. "
         "Use ep_size 1.",
     ),
     "experts": (
@@ -238,17 +239,17 @@ REFUSALS = {
             "parallelism.sequence_parallel=false",
         ),
         "ST-LAYOUT-007 parallelism.ep_size: 8 experts are not divisible by ep_size 16. Use "
-        "ep_size 2 or 4 or 8.",
+        "ep_size 2, 4 or 8.",
     ),
     "experts-without-sequence-parallel": (
         (CUSTOM_MOE, "parallelism.sequence_parallel=false"),
-        "ST-LAYOUT-008 parallelism.sequence_parallel: a mixture of experts with tp_size 4 "
+        "ST-LAYOUT-008 parallelism.sequence_parallel: a mixture-of-experts model with tp_size 4 "
         "requires sequence parallelism. Use true, or tp_size 1.",
     ),
     "sequence-parallel": (
         ("training.sequence_length=2046",),
-        "ST-LAYOUT-008 training.sequence_length: 2046 tokens a rank are not divisible by "
-        "tp_size 4 (sequence parallel). Use 2044 or 2048.",
+        "ST-LAYOUT-008 training.sequence_length: 2046 tokens per rank are not divisible by "
+        "tp_size 4 (sequence parallelism). Use 2044 or 2048.",
     ),
     "context": (
         ("training.sequence_length=2046", "parallelism.cp_size=2"),
@@ -258,17 +259,18 @@ REFUSALS = {
     "positions": (
         ("training.sequence_length=4096",),
         "ST-LAYOUT-010 training.sequence_length: 4096 tokens exceed the 2048 learned "
-        "positions of the model. Use at most 2048, or dimensions with a larger max_positions.",
+        "positions of the model. Use at most 2048, or a larger "
+        "model.dimensions.max_positions.",
     ),
     "batch": (
         ("training.global_batch_size=1000",),
-        "ST-BATCH-002 training.global_batch_size: 1000 sequences are not divisible by micro "
-        "batch 4 × dp 4 = 16. Use 992 or 1008.",
+        "ST-BATCH-002 training.global_batch_size: 1000 sequences are not divisible by "
+        "micro-batch 4 × dp 4 = 16. Use 992 or 1008.",
     ),
     "batch-over-nodes": (
         ("training.global_batch_size=512", "cluster.nodes=3"),
-        "ST-BATCH-002 training.global_batch_size: 512 sequences are not divisible by micro "
-        "batch 4 × dp 6 = 24. Use 504 or 528. Or 2 or 4 nodes.",
+        "ST-BATCH-002 training.global_batch_size: 512 sequences are not divisible by "
+        "micro-batch 4 × dp 6 = 24. Use 504 or 528. Or use 2 or 4 nodes.",
     ),
     "node-type-by-its-gpu": (
         ("cluster.node_type=A100",),
@@ -277,7 +279,7 @@ REFUSALS = {
     ),
     "interleaved-batch": (
         ("parallelism.pp_size=4", "parallelism.vp_size=3", "training.global_batch_size=24"),
-        "ST-BATCH-003 training.global_batch_size: 6 micro batches are not a multiple of "
+        "ST-BATCH-003 training.global_batch_size: 6 micro-batches are not a multiple of "
         "pp_size 4, as the interleaved schedule requires. Use 16 or 32, or vp_size 1.",
     ),
     "too-short": (
@@ -309,7 +311,7 @@ REFUSALS = {
     ),
     "more-stages-than-layers": (
         ("parallelism.pp_size=9007199254740991",),
-        "ST-LAYOUT-005 parallelism.pp_size: pp_size 9007199254740991 is more than the 36 "
+        "ST-LAYOUT-005 parallelism.pp_size: pp_size 9007199254740991 exceeds the 36 "
         "layers of the model. Use at most 36.",
     ),
     "expert-bias": (
@@ -318,8 +320,9 @@ REFUSALS = {
             "parallelism.ep_size=1",
             "parallelism.etp_size=2",
         ),
-        "ST-LAYOUT-012 parallelism.etp_size: experts with biases cannot be split (etp_size above "
-        "1). Use etp_size 1, or dimensions with linear_bias: false.",
+        "ST-LAYOUT-012 parallelism.etp_size: experts with biases do not support tensor "
+        "parallelism (etp_size above 1). Use etp_size 1, or set linear_bias: false in "
+        "model.dimensions.",
     ),
     "rate": (
         ("training.learning_rate.minimum=0.5",),
@@ -334,7 +337,8 @@ REFUSALS = {
     "no-validation-data": (
         ("data.split=[100, 0, 0]",),
         "ST-LENGTH-006 data.split: the split has no data for validation, but each evaluation "
-        "reads 10 batches. Use a split such as [98, 2, 0], or training.evaluation.batches=0.",
+        "reads 10 batches. Use a split such as [98, 2, 0], or set "
+        "training.evaluation.batches=0.",
     ),
     "precision": (
         ("training.precision=fp8",),
@@ -342,13 +346,14 @@ REFUSALS = {
     ),
     "fabric": (
         ("cluster.fabric=infiniband",),
-        "ST-PLAN-007 cluster.fabric: nodes of p4d.24xlarge have no infiniband. "
+        "ST-PLAN-007 cluster.fabric: p4d.24xlarge nodes have no infiniband network. "
         "Use one of: efa, none.",
     ),
     "image-without-tag": (
         ("cluster.image=nope",),
-        "ST-PLAN-008 cluster.image: 'nope' is not an image of the catalog, and has no tag or "
-        "digest. Write REPOSITORY:TAG. See: seatrial catalog list images.",
+        "ST-PLAN-008 cluster.image: 'nope' is not an image in the catalog, and has no tag or "
+        "digest. Write REPOSITORY:TAG. To list the names, run seatrial catalog list "
+        "images.",
     ),
     "capacity": (
         ("cluster.storage={tier: fsx-lustre-250, capacity: 2Ti}",),
@@ -363,22 +368,23 @@ REFUSALS = {
     "unknown-node-type": (
         ("cluster.node_type=p9.huge",),
         "ST-PLAN-002 cluster.node_type: there is no node type 'p9.huge' in the catalog. "
-        "See: seatrial catalog list node-types.",
+        "To list the names, run seatrial catalog list node-types.",
     ),
     "processes": (
         ("cluster.processes_per_node=16",),
-        "ST-PLAN-004 cluster.processes_per_node: 16 processes would share the 8 GPUs of "
+        "ST-PLAN-004 cluster.processes_per_node: 16 processes would share the 8 GPUs on "
         "p4d.24xlarge. Use at most 8.",
     ),
     "local-without-processes": (
         ("cluster={profile: local}",),
         "ST-PLAN-004 cluster.processes_per_node: local has no GPUs, so "
-        "cluster.processes_per_node is required. Add cluster.processes_per_node=2, for example.",
+        "cluster.processes_per_node is required. Set it, for example "
+        "cluster.processes_per_node=2.",
     ),
     "engine": (
         ("model.preset=mpt-7b",),
         "ST-PLAN-005 model.preset: mpt-7b needs the engine llm-foundry, not megatron. "
-        "Use engine.name=llm-foundry, or another preset.",
+        "Use engine.name=llm-foundry, or a different preset.",
     ),
 }
 
@@ -413,7 +419,7 @@ def test_what_works_at_a_cost_is_a_warning(overrides: tuple[str, ...], code: str
 
 def test_the_image_must_be_of_the_engine() -> None:
     (line,) = refusals("cluster.image=worker-llm-foundry")
-    assert "worker-llm-foundry is for llm-foundry, and the engine is megatron." in line
+    assert "worker-llm-foundry is for llm-foundry, but the engine is megatron." in line
     assert "worker-megatron" in line
 
 
@@ -424,7 +430,7 @@ def test_a_description_is_not_part_of_a_plans_identity() -> None:
 def test_the_profile_names_what_it_has() -> None:
     (line,) = refusals("cluster.profile=gke", "cluster.storage.tier=gcs-fuse")
     assert line.startswith(
-        "ST-PLAN-003 cluster.node_type: a cluster of profile gke has no p4d.24xlarge. "
+        "ST-PLAN-003 cluster.node_type: clusters with the profile gke have no p4d.24xlarge. "
         "Use one of: a2-highgpu-8g"
     )
 

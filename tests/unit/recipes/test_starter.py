@@ -83,7 +83,7 @@ def test_it_is_short_and_leaves_the_layout_to_the_planner(catalog: Catalog) -> N
 
 
 def test_wishes_that_contradict_are_refused(catalog: Catalog) -> None:
-    with pytest.raises(FindingsError, match=r"a cluster of profile local has no p4d\.24xlarge"):
+    with pytest.raises(FindingsError, match=r"the profile local have no p4d\.24xlarge"):
         starter(Wishes("x", "gpt3-125m", "local", node_type="p4d.24xlarge"), catalog)
 
 

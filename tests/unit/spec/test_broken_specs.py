@@ -128,15 +128,15 @@ def test_a_file_above_a_mebibyte_is_refused_unread(tmp_path: Path) -> None:
     path.write_text(GOOD + "#" * MAX_BYTES, encoding="utf-8")
     (finding,) = findings_of(path)
     assert rendered(finding) == (
-        "0:0 ST-YAML-008 : it is larger than 1 MiB; a spec is a page. Check the path."
+        "0:0 ST-YAML-008 : the file is larger than 1 MiB, too large for a spec. Check the path."
     )
 
 
 def test_an_absent_file_and_a_directory_are_said_to_be_so(tmp_path: Path) -> None:
     (absent,) = findings_of(tmp_path / "run.yaml")
-    assert absent.rule == "there is no such file."
+    assert absent.rule == "the file does not exist."
     (directory,) = findings_of(tmp_path)
-    assert directory.rule == "this is a directory."
+    assert directory.rule == "the path is a directory."
 
 
 # ------------------------------------------------------------------ what nobody thought of

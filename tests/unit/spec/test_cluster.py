@@ -37,7 +37,11 @@ from tests.conftest import loaded
             "cluster.topology",
             "without a queue",
         ),
-        (("cluster.queue=q", "cluster.gang=volcano"), "cluster.gang", "Kueue admits all pods"),
+        (
+            ("cluster.queue=q", "cluster.gang=volcano"),
+            "cluster.gang",
+            "Kueue already admits all pods",
+        ),
         (("cluster.operator_version=two",), "cluster.operator_version", ""),
         (("cluster.topology={level: 'a b'}", "cluster.queue=q"), "cluster.topology.level", ""),
         (("cluster.restarts=-1",), "cluster.restarts", ""),

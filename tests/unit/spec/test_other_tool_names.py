@@ -48,10 +48,10 @@ def test_a_name_of_nothing_leads_nowhere() -> None:
 @pytest.mark.parametrize(
     ("key", "place"),
     [
-        ("node_selector", "node_labels of a profile in a catalog of your own"),
-        ("nodeSelector", "node_labels of a profile in a catalog of your own"),
-        ("affinity", "node_labels of a profile in a catalog of your own"),
-        ("tolerations", "tolerations of a profile in a catalog of your own"),
+        ("node_selector", "node_labels in a profile in your own catalog"),
+        ("nodeSelector", "node_labels in a profile in your own catalog"),
+        ("affinity", "node_labels in a profile in your own catalog"),
+        ("tolerations", "tolerations in a profile in your own catalog"),
         ("labels", "kustomize"),
         ("annotations", "kustomize"),
     ],

@@ -67,7 +67,7 @@ def test_null_takes_a_section_and_a_default_back() -> None:
 
 def test_what_is_required_cannot_be_taken_back() -> None:
     (finding,) = findings_of("name=null")
-    assert finding.one_line() == "override name: name has no value. Give it a value."
+    assert finding.one_line() == "override name: name has no value. Add a value."
     (finding,) = findings_of("data.sources[0]=null")
     assert finding.fix == "Set the whole list: data.sources=[...]."
 
@@ -75,12 +75,12 @@ def test_what_is_required_cannot_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("override", "fix"),
     [
-        ("cluster.secrets=hf", "Write its items in brackets: [ITEM, ITEM]."),
+        ("cluster.secrets=hf", "Write the items in brackets: [ITEM, ITEM]."),
         (
             "cluster.secrets=[hf]",
-            "Write it in braces: {KEY: VALUE}; its keys are secret, key, env, mount.",
+            "Write the section in braces: {KEY: VALUE}; valid keys are secret, key, env, mount.",
         ),
-        ("cluster.env=A", "Write it in braces: {KEY: VALUE}."),
+        ("cluster.env=A", "Write the section in braces: {KEY: VALUE}."),
         ("cluster.env={A: [1]}", "Write a single string after the = sign."),
     ],
 )
@@ -109,7 +109,7 @@ def test_quotes_make_text_of_a_number() -> None:
 
 def test_an_item_after_a_dot_gets_the_brackets_it_needs() -> None:
     (finding,) = findings_of("data.sources.0.from=x")
-    assert finding.fix == "An item of a list is named in brackets: data.sources[0].from=VALUE."
+    assert finding.fix == "Write the index of a list item in brackets: data.sources[0].from=VALUE."
 
 
 @pytest.mark.parametrize("text", ["second try: warm", "8", 'it\'s "so": \\x', "true"])
@@ -140,24 +140,25 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
     [
         (
             "data.sources[1].weight=2",
-            "data.sources has 1 item, counted from 0. "
+            "data.sources has 1 item; indexes start at 0. "
             "Use data.sources[0], or add the item in the file.",
         ),
         (
             "data.sources.weight=2",
-            "data.sources is a list, and has no key weight. Name an item, such as data.sources[0].",
+            "data.sources is a list, so it has no key weight. Use an item, such as "
+            "data.sources[0].",
         ),
         (
             "training.tokens.unit=B",
-            "training.tokens is a value, and has no key unit. Check the key.",
+            "training.tokens is a value, so it has no key unit. Check the key.",
         ),
         (
             "training[0]=1",
-            "training is not a list. Remove [0], or give the list in the file.",
+            "training is not a list. Remove [0], or set the list in the file.",
         ),
         (
             "cluster.secrets[0].env=A",
-            "there is no list cluster.secrets in the file. Set all of it: cluster.secrets=[...].",
+            "the file has no list cluster.secrets. Set the whole list: cluster.secrets=[...].",
         ),
         (
             "data.sources[0].files=*.parquet",
@@ -166,8 +167,7 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         ),
         (
             "name='slim",
-            "the quote that opens here is never closed. "
-            "Close it at the end of the value, or remove it.",
+            "this quote is never closed. Close the quote at the end of the value, or remove it.",
         ),
         (
             "description=a: b: c",
@@ -177,17 +177,16 @@ def test_what_is_no_key_and_value_is_refused(text: str) -> None:
         (
             "training.tokens=",
             "there is no value after the = sign. "
-            "Give one, or write training.tokens=null to remove the value in the file.",
+            "Add a value, or write training.tokens=null to remove the value in the file.",
         ),
         (
             "description=#1",
             "there is no value after the = sign. "
-            "Give one, or write description=null to remove the value in the file.",
+            "Add a value, or write description=null to remove the value in the file.",
         ),
         (
             "name=!!python/name:os.system",
-            "the YAML tag !!python/name:os.system is used; a spec contains only plain "
-            "values. Remove the tag.",
+            "a spec cannot contain YAML tags, such as !!python/name:os.system. Remove the tag.",
         ),
     ],
 )

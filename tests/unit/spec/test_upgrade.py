@@ -42,16 +42,16 @@ def test_the_text_is_converted_with_its_comments(tmp_path: Path) -> None:
     assert "  # three days\n  steps: 1000   # steps\n" in text
     assert loads(text, "run.yaml").spec == loads(SPEC, "run.yaml").spec
     assert changes == (
-        "training.length is called count now",
-        f"apiVersion: {OLDEST} became {OLDER}",
-        "training.count is called steps now",
-        "saving is called checkpoints now",
-        f"apiVersion: {OLDER} became {API_VERSION}",
+        "renamed training.length to count",
+        f"changed apiVersion from {OLDEST} to {OLDER}",
+        "renamed training.count to steps",
+        "renamed saving to checkpoints",
+        f"changed apiVersion from {OLDER} to {API_VERSION}",
     )
     file = tmp_path / "run.yaml"
     file.write_text(OLD)
     said = CliRunner().invoke(app, ["upgrade", str(file)])
-    assert "training.length is called count now" in said.stdout
+    assert "renamed training.length to count" in said.stdout
     assert file.read_text() == OLD
     assert CliRunner().invoke(app, ["upgrade", str(file), "--write"]).exit_code == 0
     assert load(file).spec.api_version == API_VERSION
@@ -69,6 +69,6 @@ def test_the_newest_format_stays_as_it_is(spec_file: Path) -> None:
 def test_an_unknown_format_is_refused(spec_file: Path) -> None:
     spec_file.write_text(OLD)
     done = seatrial("spec", "upgrade", "run.yaml", cwd=spec_file.parent, code=1)
-    assert f"this Seatrial reads {API_VERSION}" in done.stdout + done.stderr
+    assert f"this version of Seatrial supports {API_VERSION}" in done.stdout + done.stderr
     with pytest.raises(FindingsError):
         load(spec_file)

@@ -15,42 +15,42 @@ from seatrial.rendering.resources import training_resources
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The request of a run."""
+    """The resource requests of a run."""
 
     scene: Scene
     """The plan with its catalog entries."""
     pods: int
     """Training pods, one for each node."""
     of_pod: Mapping[str, float]
-    """The request of each pod."""
+    """The resource requests of each pod."""
 
     @property
     def in_all(self) -> Mapping[str, float]:
-        """The request of all pods."""
+        """The resource requests of all pods together."""
         return {name: self.pods * amount for name, amount in self.of_pod.items()}
 
     @property
     def gpu(self) -> str:
-        """The GPU resource; empty without GPUs."""
+        """The GPU resource name; empty for a run without GPUs."""
         name = self.scene.profile.gpu_resource
         return name if name in self.of_pod else ""
 
     @property
     def fabric(self) -> str:
-        """The resource of the network devices; empty if pods request none."""
+        """The resource name of the network devices; empty if pods request none."""
         name = self.scene.node.fabric_resource or ""
         return name if name in self.of_pod else ""
 
 
 def demand_of(situation: Situation) -> Demand:
-    """Return the request of the run."""
+    """Return the resource requests of the run."""
     scene = scene_of(situation.plan, situation.catalog, Attempt())
     wanted = numbers(training_resources(scene)["requests"])
     return Demand(scene, situation.plan.machines.nodes, wanted)
 
 
 def cluster_of(situation: Situation) -> ClusterFacts:
-    """Return the facts about the cluster; cluster rules run only if there are some."""
+    """Return the facts about the cluster, which every cluster rule needs."""
     if situation.cluster is None:
         raise ValueError("a cluster rule needs facts about a cluster")
     return situation.cluster
@@ -62,7 +62,7 @@ def namespace_of(situation: Situation) -> str:
 
 
 def of_the_type(situation: Situation) -> list[NodeFacts]:
-    """Return the nodes of the run's type."""
+    """Return the nodes of the run's node type."""
     demand = demand_of(situation)
     label, wanted = demand.scene.profile.node_type_label, situation.plan.machines.node_type
     nodes = cluster_of(situation).nodes
@@ -70,7 +70,7 @@ def of_the_type(situation: Situation) -> list[NodeFacts]:
 
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
-    """Return the taints of a node that the run's pods do not tolerate."""
+    """Return the taints on a node that the run's pods do not tolerate."""
     tolerated = demand_of(situation).scene.profile.tolerations
     return [
         taint
@@ -86,12 +86,12 @@ def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
 
 
 def lacks(have: Mapping[str, float], wanted: Mapping[str, float] = NOTHING) -> list[str]:
-    """Return the resources that are not sufficient."""
+    """Return the resources of which there are not enough."""
     return [name for name, amount in wanted.items() if have.get(name, 0.0) < amount]
 
 
 def nearest(name: str, others: Iterable[str]) -> str:
-    """Return the most similar name; "" if there are none."""
+    """Return the most similar name; "" if there are no names."""
     return max(others, key=lambda other: SequenceMatcher(None, other, name).ratio(), default="")
 
 

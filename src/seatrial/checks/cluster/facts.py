@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about a cluster for the check. A probe reads them once."""
+"""Facts about a cluster that the rules use. A probe reads them once."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def numbers(quantities: Mapping[str, object] | None) -> Mapping[str, float]:
 
 
 class Subject(StrEnum):
-    """The lists to read; an account may lack the permission for each."""
+    """The lists to read. An account may lack the permission for any of them."""
 
     NAMESPACES = "namespaces"
     CONTROLLERS = "deployments"
@@ -51,11 +51,11 @@ class Subject(StrEnum):
 class NamespaceFacts:
     name: str
     enforces: str = ""
-    """The Pod Security level that it enforces; empty for none."""
+    """The Pod Security level that the namespace enforces; empty for none."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Its labels, by which queues select namespaces."""
+    """Labels of the namespace; queues use them to select namespaces."""
     ending: bool = False
-    """True if it is being deleted."""
+    """True while it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,16 @@ class Controller:
     name: str
     namespace: str
     wanted: int
-    """Pods that it should have."""
+    """Desired number of pods."""
     ready: int
-    """Pods that are ready."""
+    """Number of ready pods."""
     version: str = ""
     """Its version, such as `1.9.3`; empty if its image has no version tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of a node."""
+    """A taint on a node."""
 
     key: str
     value: str = ""
@@ -97,7 +97,7 @@ class NodeFacts:
     allocatable: Mapping[str, float] = NOTHING
     """Allocatable resources."""
     ready: bool = True
-    """True if their kubelet reports them as ready."""
+    """True if their kubelets report them as ready."""
     schedulable: bool = True
     """True if they are not cordoned."""
 
@@ -113,12 +113,12 @@ class ClaimFacts:
     access_modes: tuple[str, ...]
     """Its access modes."""
     capacity: int
-    """Bytes of its volume, or of the request if it has none yet."""
+    """Size of the volume in bytes, or the requested size if there is no volume yet."""
     free: int | None = None
-    """Free bytes; the API server does not report them."""
+    """Free bytes; `None` if unknown, because the API server does not report them."""
     storage_class: str = ""
     ending: bool = False
-    """True if it is being deleted."""
+    """True while it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class SecretFacts:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFacts:
-    """A quota of a namespace."""
+    """A resource quota in a namespace."""
 
     name: str
     namespace: str
@@ -150,23 +150,23 @@ class QuotaFacts:
     used: Mapping[str, float] = NOTHING
     """The usage."""
     scoped: bool = False
-    """True if it applies only to some pods, possibly not to those of the run."""
+    """True if it applies only to some pods, possibly not to the pods of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """The largest request of a container in a namespace."""
+    """The maximum that a container in a namespace may request."""
 
     name: str
     """The name of the limit range."""
     namespace: str
     most: Mapping[str, float]
-    """The most of each resource."""
+    """The maximum of each resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQueueFacts:
-    """The queue of a namespace."""
+    """A local queue in a namespace."""
 
     name: str
     namespace: str
@@ -184,7 +184,7 @@ class ClusterQueueFacts:
     quota: Mapping[str, float]
     """The quota of each resource that it covers."""
     borrows: Mapping[str, float] = NOTHING
-    """How much more it may borrow from its cohort; infinite without a limit."""
+    """How much more the queue may borrow from its cohort; infinite if there is no limit."""
     flavors: tuple[str, ...] = ()
     """The flavors of its resources."""
     cohort: str = ""
@@ -192,7 +192,7 @@ class ClusterQueueFacts:
     stopped: bool = False
     """True if it is stopped."""
     chooses: Mapping[str, str] | None = field(default_factory=dict)
-    """Labels of the namespaces that it admits; `None` if it admits none."""
+    """Labels of the namespaces that the queue admits; `None` if it admits none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Right:
 
     verb: str
     resource: str
-    """The resource, with a dot and its group if it has one."""
+    """The resource, followed by a dot and its API group if it has one."""
     namespace: str = ""
     """The namespace; empty for the whole cluster."""
 
@@ -240,7 +240,7 @@ class ClusterFacts:
     """The facts about a cluster that the rules use."""
 
     namespace: str
-    """The namespace of the run, which may be the only visible one."""
+    """The run's namespace, which may be the only visible namespace."""
     definitions: Mapping[str, tuple[str, ...]]
     """Served versions of custom resources, by name, such as `pytorchjobs.kubeflow.org`."""
     kubernetes: str = ""
@@ -248,11 +248,11 @@ class ClusterFacts:
     unseen: frozenset[Subject] = frozenset()
     """The lists that could not be read."""
     only_here: frozenset[Subject] = frozenset()
-    """The lists that were read only in the namespace of the run."""
+    """The lists that were read only in the run's namespace."""
     grows: bool | None = False
     """True if the cluster has an autoscaler; `None` if unknown."""
     trainer_form: str = ""
-    """The served form of Trainer's API, as a version; empty if unknown."""
+    """The Trainer release whose API fields the cluster serves; empty if unknown."""
     namespaces: tuple[NamespaceFacts, ...] = ()
     controllers: tuple[Controller, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
@@ -280,15 +280,16 @@ class ClusterFacts:
     refusals: tuple[AccessRefusal, ...] = ()
     """Objects of the run that the API server rejects."""
     taken: tuple[Finding, ...] = ()
-    """Findings about objects of other owners with the same names; a launch reports them too."""
+    """Findings about objects with the same names that belong to other owners; `launch` reports them
+    too."""
 
     def sees(self, subject: Subject, namespace: str = "") -> bool:
-        """True if a list was read, in this namespace if one is given."""
+        """True if a list was read, in this namespace if one is passed."""
         if subject in self.unseen:
             return False
         return not namespace or subject not in self.only_here or namespace == self.namespace
 
     def serves(self, definition: str, version: str = "") -> bool:
-        """True if the cluster serves a custom resource, in this version if one is given."""
+        """True if the cluster serves a custom resource, in this version if one is passed."""
         versions = self.definitions.get(definition, ())
         return version in versions if version else bool(versions)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Converts objects of an API server to facts, without I/O."""
+"""Converts objects from an API server to facts, without I/O."""
 
 import re
 from collections import Counter
@@ -127,7 +127,7 @@ def secret(item: Json) -> SecretFacts:
 
 
 def quota(item: Json) -> QuotaFacts:
-    """Convert a quota. A controller updates its usage some seconds late."""
+    """Convert a quota. Its usage may be a few seconds old, because a controller updates it."""
     spec, status = item["spec"], item.get("status") or {}
     scoped = bool(spec.get("scopes") or spec.get("scopeSelector"))
     hard = numbers(spec.get("hard"))
@@ -135,7 +135,7 @@ def quota(item: Json) -> QuotaFacts:
 
 
 def limits(item: Json) -> Iterator[LimitFacts]:
-    """Yield the maximum for a container or a pod in a limit range."""
+    """Yield the maximums that a limit range sets for a container or a pod."""
     for each in item["spec"].get("limits") or ():
         if each.get("type") in ("Container", "Pod") and each.get("max"):
             yield LimitFacts(name(item), place(item), numbers(each["max"]))

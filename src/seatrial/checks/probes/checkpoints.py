@@ -15,24 +15,24 @@ from seatrial.errors import SeatrialError
 from seatrial.storage.location import Location, place_at
 
 LARGEST = 1 << 25
-"""The largest tensor list to read, in bytes; those of very large runs take too long."""
+"""The largest tensor list to read, in bytes; the lists of very large runs take too long."""
 
 
 class CheckpointReader:
-    """Reads checkpoints that this host can see."""
+    """Reads checkpoints that are accessible from this host."""
 
     def __init__(self, *, stores: bool = False, here: bool = False) -> None:
         """Read directories and, optionally, object stores.
 
         Args:
             stores: True to read object stores.
-            here: True if the run is on this host, so that a missing directory is absent.
+            here: True if the run is on this host, so a missing directory is reported as absent.
         """
         self._stores, self._here = stores, here
         self.at = cache(self._at)
 
     def _at(self, address: str) -> PlaceFacts | Unknown:
-        """Return the checkpoints at a location; a missing one may be on a volume elsewhere."""
+        """Return the checkpoints at a location. A missing one may be on an unmounted volume."""
         seen = self._stores if "://" in address else Path(address).is_dir()
         if not seen:
             absent = self._here and "://" not in address
@@ -43,7 +43,7 @@ class CheckpointReader:
             saved = [_facts(one) for one in there]
             for number, one in enumerate(saved):
                 if one.whole:
-                    # Only the newest: tensor lists can be large, and there may be hundreds.
+                    # Read only the newest list: lists can be large, and there may be hundreds.
                     found = _has_optimizer(place, there[number].directory)
                     saved[number] = replace(one, has_optimizer=found)
                     break

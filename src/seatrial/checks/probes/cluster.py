@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a cluster: each list, permission and object once.
+"""Reads the state of a cluster: each list, permission and object once.
 
-It changes nothing: objects are sent as dry runs. Lists that the account cannot read are recorded as
-unseen. Only the names, types and keys of secrets are kept, never their values.
+The probe is read-only: it sends objects as dry runs. It records lists that the account cannot read
+as unseen. It keeps only the names, types and keys of secrets, never their values.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _KINDS: dict[Subject, ObjectKind] = {
 """The object kind of each subject. Namespaces are read differently."""
 
 GROWING = ("nodepools.karpenter.sh", "provisioningrequests.autoscaling.x-k8s.io")
-"""Definitions that indicate an autoscaler."""
+"""CRDs that indicate an autoscaler."""
 AUTOSCALER = "cluster-autoscaler-status"
 """The config map in which the Cluster Autoscaler reports its state."""
 
@@ -57,7 +57,7 @@ class _Lists:
     only_here: set[Subject] = field(default_factory=set)
 
     def look(self, subject: Subject, kind: ObjectKind) -> None:
-        """List all namespaces, otherwise the namespace of the run, otherwise nothing."""
+        """List the objects in all namespaces or, if that is denied, in the run's namespace."""
         for namespace in ("", self.namespace) if kind.namespaced else ("",):
             try:
                 self.found[subject] = objects.list_all(self.api, kind, namespace)[0]
@@ -71,7 +71,7 @@ class _Lists:
         self.unseen.add(subject)
 
     def namespaces(self) -> None:
-        """List all namespaces, otherwise read that of the run, which its members often can."""
+        """List all namespaces or, if that is denied, read the run's namespace."""
         subject = Subject.NAMESPACES
         try:
             self.found[subject] = objects.list_all(self.api, kinds.NAMESPACE)[0]
@@ -116,7 +116,7 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
 def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
     """True if the cluster adds nodes for pending pods; `None` if unknown.
 
-    Managed autoscalers have no visible pods, but all of them write a status.
+    Managed autoscalers have no visible pods, but all of them write a status config map.
     """
     if any(name in definitions for name in GROWING):
         return True
@@ -127,7 +127,7 @@ def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
 
 
 def _lock_keys(api: Api, namespace: str) -> tuple[str, ...] | None:
-    """Return the locks from which pods can install the worker; `None` if not readable."""
+    """Return the lock files from which pods can install the worker; `None` if not readable."""
     try:
         found = objects.read(api, kinds.CONFIG_MAP, namespace, LOCK_CONFIG)
     except DeniedError:
@@ -184,7 +184,7 @@ def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[AccessRefusal, .
             else:
                 objects.preview(api, manifest)
         except (ConflictError, DeniedError, NotServedError):
-            # It exists already, or another rule reports why it cannot be created.
+            # The object exists already, or a different rule reports why it cannot be created.
             continue
         except ClusterError as error:
             said = error.findings[0].value or error.findings[0].rule
@@ -196,7 +196,7 @@ def _refusals(api: Api, manifests: Sequence[Manifest]) -> tuple[AccessRefusal, .
 
 
 def _waits(manifest: Manifest, said: str) -> bool:
-    """True if an object is rejected only because another object of the run does not exist yet.
+    """True if an object is rejected only because a different object of the run is still missing.
 
     Trainer rejects a TrainJob without its runtime, which never exists in a dry run.
     """

@@ -17,9 +17,9 @@ from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.errors import SeatrialError
 
 BEGINNING = 1 << 20
-"""Bytes to read from a file."""
+"""Maximum number of bytes to read from a file."""
 MOST_LINES = 100
-"""Lines to parse: a single bad line is not a problem, but all of them are."""
+"""Number of lines to parse. The corpus is unreadable only if none of them can be parsed."""
 
 _PLAIN = (".jsonl", ".ndjson", ".json", ".txt")
 _TEXT_PER_STORED_BYTE = 3.0
@@ -29,7 +29,7 @@ _BYTES_PER_TOKEN = 4.0
 
 
 def rough_tokens(files: Iterable[tuple[str, int]]) -> int:
-    """Guess the tokens of files from their names and stored sizes; wrong by a factor of about 2."""
+    """Estimate the tokens in files from their names and sizes, to within a factor of about 2."""
     text = sum(
         size if path.lower().endswith(_PLAIN) else size * _TEXT_PER_STORED_BYTE
         for path, size in files
@@ -55,8 +55,8 @@ def sample_of(files: Sequence[Listed]) -> Sample:
         return Sample()
     first = next((file for file in files if file.size), None)
     if first is None:
-        all_of = "its only file" if len(files) == 1 else f"each of its {len(files):,} files"
-        return Sample(unreadable=f"{all_of} is empty")
+        all_of = "its only file is" if len(files) == 1 else f"all {len(files):,} files are"
+        return Sample(unreadable=f"{all_of} empty")
     kind, name = format_of(first.path), first.path
     try:
         if kind is InputFormat.PARQUET:
@@ -69,7 +69,7 @@ def sample_of(files: Sequence[Listed]) -> Sample:
     except pa.ArrowInvalid:
         return Sample(unreadable=f"{name} is not a Parquet file")
     except SeatrialError:
-        return Sample(unreadable=f"{name} is truncated, or not compressed as its name states")
+        return Sample(unreadable=f"{name} is truncated, or its compression does not match its name")
     except OSError:
         return Sample()
     return Sample()
@@ -102,7 +102,7 @@ def _of_lines(data: bytes, name: str) -> Sample:
             other = (key for key, value in document.items() if not isinstance(value, str | dict))
             return Sample(tuple(document), tuple(other))
     if not lines:
-        # A line that is longer than the part read may be a document.
+        # A line that is longer than the part that was read may be a document.
         return Sample() if data.strip() else Sample(unreadable=f"{name} has no text")
     which = "the first line" if len(lines) == 1 else f"none of the first {len(lines)} lines"
     verb = "is not a JSON object" if len(lines) == 1 else "is a JSON object"
@@ -110,7 +110,7 @@ def _of_lines(data: bytes, name: str) -> Sample:
 
 
 def _of_schema(schema: pa.Schema) -> Sample:
-    """Sample the columns of a table."""
+    """Return the columns of a table as a sample."""
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_struct)
     more = (pa.types.is_large_binary, pa.types.is_dictionary, pa.types.is_null)
     other = (

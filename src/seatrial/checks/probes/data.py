@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The probe that reads tokenizers, prepared pairs and corpora at the addresses in the spec.
 
-It reads whole indexes, but tokens of only a few documents: `seatrial data verify` reads them all.
+It reads whole indexes, but the tokens of only a few documents; `seatrial data verify` reads all
+tokens.
 """
 
 import struct
@@ -79,12 +80,12 @@ def _facts(store: Store, shards: list[dict[str, Any]], sizes: dict[str, int]) ->
 
 
 def _length(store: Store, shard: dict[str, Any]) -> int | None:
-    """Return the tokens of the first sample of a shard; `None` if it is not a single array."""
+    """Return the length of a shard's first sample in tokens; `None` if it is not one array."""
     if shard["column_names"] != ["tokens"]:
         return None
     kind, *of = shard["column_encodings"][0].split(":")
     if kind != "ndarray" or len(of) != 1:
-        # Without the token type, or with a length, the encoding differs.
+        # If the type is missing, or a length is set, the encoding is different.
         return int(of[1]) if len(of) > 1 and of[1].isdigit() else None
     try:
         with closing(store.open_reader(shard["raw_data"]["basename"])) as stream:
@@ -100,15 +101,15 @@ def _length(store: Store, shard: dict[str, Any]) -> int | None:
 
 HEADER = struct.Struct("<9sQBQQ")
 WIDTHS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 4, 8: 2}
-"""Bytes of a token by the code of its type (megatron.core.datasets.indexed_dataset 0.19.2)."""
+"""Bytes per token, by type code (megatron.core.datasets.indexed_dataset 0.19.2)."""
 SAMPLED = 200
 """Number of documents whose tokens are read, spread over the pair."""
 LONGEST = 1 << 16
-"""The most tokens to read of a document."""
+"""The maximum number of tokens to read from a document."""
 
 
 def _identity(address: str) -> Tokenizer | SeatrialError | OSError:
-    """Return a tokenizer, or the error: an unreachable Hub is asked only once."""
+    """Return a tokenizer, or the error: an unreachable Hub is queried only once."""
     try:
         return describe(address)[0]
     except (SeatrialError, OSError) as error:
@@ -116,14 +117,15 @@ def _identity(address: str) -> Tokenizer | SeatrialError | OSError:
 
 
 class DataReader:
-    """Reads the inputs of a run that this host can see."""
+    """Reads the inputs of a run that are accessible from this host."""
 
     def __init__(self, tokenizer: str, mount: str = "") -> None:
         """Read the inputs of a run with this tokenizer.
 
         Args:
-            tokenizer: Its address; it determines the end-of-document token.
-            mount: Mount path of the volume in pods; paths below it are unseen if it is not mounted.
+            tokenizer: Address of the tokenizer, which determines the end-of-document token.
+            mount: Mount path of the volume in pods. Paths below it are unseen unless this host
+                mounts the volume.
         """
         self._own, self._mount = tokenizer, mount.rstrip("/")
         self._identity = cache(_identity)
@@ -206,7 +208,7 @@ class DataReader:
     def _sampled(
         self, store: Store, name: str, sequences: int, width: int
     ) -> tuple[int | None, bool | None]:
-        """Return the largest id of a few documents, and whether all end with the end token."""
+        """Return the largest ID in a few documents, and whether all end with the end token."""
         own = self._identity(self._own) if self._own else None
         end = own.end_of_document if isinstance(own, Tokenizer) else None
         kind = {2: "<u2", 4: "<i4"}.get(width)
@@ -257,7 +259,7 @@ class DataReader:
         )
 
     def training_tokens(self, location: str, shares: tuple[float, float, float]) -> dict[str, int]:
-        """Training tokens of each source of the data set at a location; empty if there is none."""
+        """Return the training tokens of each source at a data location; empty if there are none."""
         if self._hidden(location):
             return {}
         found: Counter[str] = Counter()
@@ -272,7 +274,7 @@ class DataReader:
         return dict(found)
 
     def pairs_near(self, prefix: str) -> list[str]:
-        """Return pairs in the same directory and in neighbouring ones, the most similar first."""
+        """Return pairs in this directory and in neighbouring ones, the most similar first."""
         if "://" in prefix or self._hidden(prefix):
             return []
         home = Path(prefix).parent

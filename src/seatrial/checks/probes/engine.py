@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the result of the engine's own validation into findings at the fields concerned."""
+"""Turns the result of the engine's own validation into findings about spec fields."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ def refusal(situation: Situation, reason: str) -> Checked:
     field_name = spoken_of(situation, reason)
     message = " ".join(reason.split())
     title = ENGINES[situation.spec.engine.name].title
-    rule = f"{title} rejects the arguments of this run: {message}"
+    rule = f"{title} rejects the arguments of the run: {message}"
     return Checked(
         Finding(
             CheckCode.REFUSED,
@@ -29,8 +29,8 @@ def refusal(situation: Situation, reason: str) -> Checked:
             situation.loaded.where(field_name),
             rule if rule.endswith(".") else f"{rule}.",
             "",
-            "Change the setting it names. To list all arguments: seatrial rehearse "
-            "--arguments-only --json.",
+            "Change the setting that the message names. To list all arguments, run seatrial "
+            "rehearse --arguments-only --json.",
         )
     )
 
@@ -44,13 +44,11 @@ def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Chec
         field_name = "model.preset" if situation.spec.model.preset else "model.dimensions"
         where = f" in stage {stage}" if len(own) > 1 else ""
         rule = (
-            f"{title} builds a model with {counts[stage]:,} parameters{where}, and the plan has "
+            f"{title} builds a model with {counts[stage]:,} parameters{where}, but the plan has "
             f"{own[stage]:,}: the two models differ."
         )
-        fix = "Look for a dimension or an option that the engine does not know, or that only it "
-        yield situation.error(
-            CheckCode.REFUSED, field_name, rule, f"{fix}knows.", str(counts[stage])
-        )
+        fix = "Look for a model dimension or an engine option that only one of the two uses."
+        yield situation.error(CheckCode.REFUSED, field_name, rule, fix, str(counts[stage]))
 
 
 def unjudged(situation: Situation, reason: str) -> Checked:
@@ -62,13 +60,13 @@ def unjudged(situation: Situation, reason: str) -> Checked:
             situation.loaded.where("engine.name"),
             f"the engine cannot validate the run on this host: {' '.join(reason.split())}.",
             "",
-            "No action needed: it validates the run on the GPU nodes before training.",
+            "No action needed: the engine validates the run on the GPU nodes before training.",
         )
     )
 
 
 def spoken_of(situation: Situation, reason: str) -> str:
-    """Return the field that a message concerns: an option in the spec, otherwise another field."""
+    """Return the field that a message is about: an option in the spec, or any other field."""
     passed = {name.replace("_", "-"): name for name in situation.spec.engine.options}
     words = [word.replace("_", "-").lower() for word in _WORD.findall(reason)]
     for word in words:
@@ -79,7 +77,7 @@ def spoken_of(situation: Situation, reason: str) -> str:
         field_name = engine.message_terms.get(word) or engine.modelled.get(word)
         if field_name:
             return field_name
-    # For an assert without a message, an option in the spec is the likeliest cause.
+    # If an assert has no message, an option in the spec is the most likely cause.
     return f"engine.options.{next(iter(passed.values()))}" if passed else NOWHERE
 
 
@@ -88,19 +86,19 @@ READ = ("CUDA_DEVICE_", "CUDA_GRAPHS_", "NVTE_", "NCCL_", "PYTORCH_CUDA_")
 
 
 def _read_by_engine(situation: Situation) -> dict[str, str]:
-    """Return the variables of the spec that the engine's validation may read."""
+    """Return the variables in the spec that the engine's validation may read."""
     env = situation.spec.cluster.env
     return {name: value for name, value in env.items() if name.startswith(READ)}
 
 
 def require_engine(situation: Situation | None) -> None:
-    """Raise an error if the engine of the run, or the default one, is not installed."""
+    """Raise an error if the run's engine, or the default engine, is not installed."""
     name = situation.spec.engine.name if situation else DEFAULT_ENGINE
     worker_python(ENGINES[name])
 
 
 def asked(situation: Situation) -> tuple[Checked, ...]:
-    """Ask the engine to validate the production arguments at the real world size."""
+    """Let the engine validate the production arguments at the real world size."""
     plan = situation.plan
     engine = ENGINES[plan.spec.engine.name]
     last = plan.layout.pp_size - 1

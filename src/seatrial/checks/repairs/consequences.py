@@ -11,7 +11,7 @@ from seatrial.errors import NotInCatalogError
 from seatrial.spec.secrets import shown
 
 LONGEST_LIST = 3
-"""Number of differences of one kind to name; the others are counted."""
+"""Number of changed fields to list for each part of the run; the others are only counted."""
 
 Spec = dict[str, Any]
 """The spec before the change, as plain data."""
@@ -39,50 +39,50 @@ def part_of(path: tuple[str | int, ...]) -> str:
 
 UNKNOWN = "?"
 PARTS = {
-    "initial_weights": "this starts from other weights: {changes}",
-    "continue_from": "this continues from another state: {changes}",
-    "model": "this trains another model: {changes}",
-    "data": "this trains on other data: {changes}",
-    "data.tokenizer": "this trains with another tokenizer: {changes}",
-    "data.split": "another share of the data is held out: {changes}",
-    "data.location": "prepared data is read and written elsewhere: {changes}",
-    "data.preparation": "raw text becomes other tokens: {changes}",
-    "training": "this trains with other settings: {changes}",
-    "training.steps": "this trains for another length: {changes}",
-    "training.samples": "this trains for another length: {changes}",
-    "training.tokens": "this trains for another length: {changes}",
-    "training.sequence_length": "this trains on sequences of another length: {changes}",
-    "training.global_batch_size": "each step trains on another batch: {changes}{length}",
-    "training.micro_batch_size": "memory and speed change, the global batch does not: {changes}",
-    "training.precision": "this computes in another precision: {changes}",
-    "training.evaluation": "this evaluates differently: {changes}",
-    "parallelism": "this runs in another layout, with other memory and speed: {changes}",
-    "cluster": "this runs elsewhere or differently: {changes}",
-    "cluster.profile": "this runs on another kind of cluster: {changes}",
-    "cluster.node_type": "this runs on other machines: {changes}",
-    "cluster.nodes": "this takes another number of machines: {changes}",
-    "cluster.processes_per_node": "this uses another number of GPUs per machine: {changes}",
-    "cluster.fabric": "this uses another network: {changes}",
-    "cluster.env": "processes get other environment variables: {changes}",
-    "cluster.image": "this runs other software versions: {changes}",
-    "cluster.storage": "this uses other storage: {changes}",
-    "cluster.namespace": "this runs in another namespace: {changes}",
-    "cluster.queue": "this waits in another queue: {changes}",
-    "cluster.secrets": "pods get other secrets, which have to exist under these names",
-    "cluster.run_as_user": "processes run as another user: {changes}",
-    "checkpoints": "this saves or keeps other checkpoints: {changes}",
-    "checkpoints.location": "checkpoints are saved elsewhere, and older ones not found: {changes}",
-    "monitoring": "measurements go elsewhere: {changes}",
-    "engine": "the engine gets other options: {changes}",
-    "engine.name": "another engine trains this: {changes}",
-    "name": "the run and its checkpoints get another name: {changes}",
-    "description": "the description changes: {changes}",
-    "apiVersion": "the file is read as another version of the format: {changes}",
+    "initial_weights": "this starts from different weights: {changes}",
+    "continue_from": "this continues from a different checkpoint: {changes}",
+    "model": "this trains a different model: {changes}",
+    "data": "this trains on different data: {changes}",
+    "data.tokenizer": "this uses a different tokenizer: {changes}",
+    "data.split": "this changes the training, validation and test split: {changes}",
+    "data.location": "this changes where prepared data is written and read: {changes}",
+    "data.preparation": "this changes how raw text is prepared: {changes}",
+    "training": "this changes the training settings: {changes}",
+    "training.steps": "this changes the length of the run: {changes}",
+    "training.samples": "this changes the length of the run: {changes}",
+    "training.tokens": "this changes the length of the run: {changes}",
+    "training.sequence_length": "this changes the sequence length: {changes}",
+    "training.global_batch_size": "this changes the global batch size: {changes}{length}",
+    "training.micro_batch_size": "this changes memory and speed, not the global batch: {changes}",
+    "training.precision": "this changes the precision: {changes}",
+    "training.evaluation": "this changes the evaluation: {changes}",
+    "parallelism": "this changes the layout, and with it memory use and speed: {changes}",
+    "cluster": "this changes where or how the run is executed: {changes}",
+    "cluster.profile": "this uses a different cluster profile: {changes}",
+    "cluster.node_type": "this uses a different node type: {changes}",
+    "cluster.nodes": "this changes the number of nodes: {changes}",
+    "cluster.processes_per_node": "this changes the number of GPUs per node: {changes}",
+    "cluster.fabric": "this uses a different network: {changes}",
+    "cluster.env": "this changes environment variables: {changes}",
+    "cluster.image": "this uses a different image and its software versions: {changes}",
+    "cluster.storage": "this uses different storage: {changes}",
+    "cluster.namespace": "this runs in a different namespace: {changes}",
+    "cluster.queue": "this submits the run to a different queue: {changes}",
+    "cluster.secrets": "pods use different secrets, which must exist under these names",
+    "cluster.run_as_user": "processes run as a different user: {changes}",
+    "checkpoints": "this changes which checkpoints are saved or kept: {changes}",
+    "checkpoints.location": "this moves new checkpoints; existing ones are not found: {changes}",
+    "monitoring": "this changes where metrics are sent: {changes}",
+    "engine": "this changes the engine options: {changes}",
+    "engine.name": "this uses a different engine: {changes}",
+    "name": "this renames the run and its checkpoints: {changes}",
+    "description": "this changes the description: {changes}",
+    "apiVersion": "the file is read as a different version of the spec format: {changes}",
     UNKNOWN: "this removes a setting: {changes}",
 }
-"""The meaning of a change, by the part of the run. A field belongs to its longest prefix.
+"""The effect of a change, by the part of the run. A field belongs to its longest prefix.
 
-A test checks that every field of a spec has one."""
+A test checks that every spec field has an entry."""
 
 
 def _words(part: str, found: list[Difference], spec: Spec, catalog: Catalog) -> str:
@@ -118,16 +118,16 @@ def _over_tcp(spec: Spec, catalog: Catalog) -> str:
         speed = 0.0
     # The speed of TCP depends on the host's interfaces, which are not in the catalog.
     unused = f" and leaves the fabric's {speed:,.0f} Gbit/s unused" if speed else ""
-    return f"this runs NCCL over TCP between nodes{unused}: steps take longer."
+    return f"NCCL uses TCP between nodes{unused}: steps take longer."
 
 
 def _length(spec: Spec) -> str:
-    """Describe the effect of another batch on the length of the run."""
+    """Describe the effect of a different batch size on the length of the run."""
     training = spec.get("training")
     given = training if isinstance(training, dict) else {}
     if given.get("steps") is not None:
-        return "; with the same steps, the run reads another number of tokens"
-    return "; the run takes another number of steps"
+        return "; the number of steps stays the same, and the number of tokens changes"
+    return "; the number of steps changes"
 
 
 def _named(found: list[Difference]) -> str:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the text that `check --fix` writes: once, for the diff and for the file.
+"""Computes the text that `check --fix` writes, once for both the diff and the file.
 
-It contains only respellings, and only if the whole text still describes the same run
-(`same_run.py`), whatever kind a repair states.
+`--fix` applies only respellings, and only if the whole text still describes the same run
+(`same_run.py`), regardless of the kind that a repair states.
 """
 
 import difflib
@@ -21,19 +21,19 @@ from seatrial.findings import Finding
 from seatrial.secrets.redaction import redact
 
 MOST_ROUNDS = 60
-"""The most changes of one call: a change can reveal another finding."""
+"""The maximum number of changes in one call: each change can reveal a new finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One respelling of the file."""
+    """One respelling in the file."""
 
     found: Checked
     """The finding that it removes."""
     repair: Repair
 
     def is_for(self, finding: Finding) -> bool:
-        """True if it removes the finding, which other changes may have moved to another line."""
+        """True if it removes the finding, possibly on a new line after other changes."""
         own = self.found.finding
         return (own.code, own.where.field) == (finding.code, finding.where.field)
 
@@ -43,7 +43,7 @@ class Fix:
     """A spec after every respelling that removes a finding."""
 
     before: str
-    """The text in the file."""
+    """The current text of the file."""
     broken: Broken
     """The run after the changes; `--fix` writes its text."""
     verdict: Verdict
@@ -60,7 +60,7 @@ class Fix:
 
 
 def plan_fix(broken: Broken, verdict: Verdict) -> Fix:
-    """Find every respelling that removes a finding, and try each in the text."""
+    """Find every respelling that removes a finding, and try each one in the text."""
     before, changes = broken.text, list[Change]()
     while len(changes) < MOST_ROUNDS:
         step = _next(before, broken, verdict)

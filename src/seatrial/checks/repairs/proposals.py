@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Proposes changes that may remove findings of other parts of Seatrial; each is tried before use.
+"""Proposes changes that may remove findings; each proposal is tried before it is used.
 
-Respellings keep the run as it is. The proposals by code (the table at the end) change the run, so
+Respellings do not change the run. The proposals by code (the table at the end) change the run, so
 `--fix` never writes them.
 """
 
@@ -56,7 +56,7 @@ class Patient:
     spec: dict[str, Any]
     """The spec, as plain data."""
     situation: Situation | None
-    """The run; `None` without a plan."""
+    """The run; `None` if there is no plan."""
     catalog: Catalog
 
     def value(self, field_name: str, default: Any = None) -> Any:
@@ -72,7 +72,7 @@ class Patient:
         return found if isinstance(found, int) and not isinstance(found, bool) else default
 
     def gpus(self) -> int:
-        """Return the GPUs of a node; 8 if the node type is unknown."""
+        """Return the number of GPUs per node; 8 if the node type is unknown."""
         try:
             return self.catalog.node_type(str(self.value("cluster.node_type", ""))).gpus or 8
         except NotInCatalogError:
@@ -91,18 +91,18 @@ def proposals(
 
 
 def _changes(patient: Patient) -> Iterator[Overrides]:
-    """Yield changes of the run."""
+    """Yield changes to the run."""
     finding = patient.finding
     proposer = _BY_CODE.get(finding.code)
     if proposer is not None:
         yield from proposer(patient)
-    # First the values in the text of the fix, then the default or the planner's choice.
+    # Try the values in the text of the fix first, then the default or the planner's choice.
     yield from _from_words(finding)
     name = finding.where.field
     if name and not name.startswith(KEPT):
         if _may_be_absent(name):
             yield (f"{name}=null",)
-        # In other sections, auto would be read as a name.
+        # In other sections, `auto` would be read as a name.
         if name.startswith(PLANNED):
             yield (f"{name}=auto",)
 
@@ -112,7 +112,7 @@ def respellings(patient: Patient) -> Iterator[Overrides]:
     path = path_of(patient.finding.where.field)
     value = value_at(patient.spec, path) if path else None
     target = key_meant(path, value) if value is not None else None
-    # Never repeat a secret. `token` for `tokens` is not one: it can only mean the field.
+    # Never repeat a secret. The key `token` is not a secret: it can only mean `tokens`.
     if value is None or _holds_secret(value, str((target or path)[-1])):
         return
     name = patient.finding.where.field
@@ -189,7 +189,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _world(patient: Patient) -> Iterator[Overrides]:
-    """Propose other numbers of nodes, or all GPUs of each."""
+    """Propose different numbers of nodes, or all GPUs on each node."""
     nodes = patient.number("cluster.nodes")
     if patient.value("cluster.processes_per_node") is not None:
         yield (f"cluster.processes_per_node={patient.gpus()}",)
@@ -227,7 +227,7 @@ def _other_size(patient: Patient) -> Iterator[Overrides]:
 
 
 def _stages(patient: Patient) -> Iterator[Overrides]:
-    """Propose uneven stages, then other numbers of stages."""
+    """Propose uneven stages, then different numbers of stages."""
     field_name = patient.finding.where.field
     if field_name.endswith("_layers"):
         yield (f"{field_name}=null",)
@@ -272,7 +272,7 @@ def _across(patient: Patient) -> Iterator[Overrides]:
 
 
 def _batch(patient: Patient) -> Iterator[Overrides]:
-    """Propose batches near the given one, then other micro batches."""
+    """Propose global batch sizes near the current one, then different micro-batch sizes."""
     size = patient.number("training.global_batch_size")
     yield from _from_words(patient.finding)
     for step in (2, 4, 8, 16, 32, 64, 128, 256, 512):
@@ -281,7 +281,7 @@ def _batch(patient: Patient) -> Iterator[Overrides]:
 
 
 def _memory(patient: Patient) -> Iterator[Overrides]:
-    """Propose what frees memory, the cheapest first, and then the planner's layout."""
+    """Propose changes that free memory, the cheapest first, and then the planner's layout."""
     micro = patient.number("training.micro_batch_size")
     sharded = patient.value("parallelism.sharding") in ("optimizer", "fsdp")
     share = () if sharded else ("parallelism.sharding=optimizer",)
@@ -340,7 +340,7 @@ def _split(patient: Patient) -> Iterator[Overrides]:
 
 
 def _variable(patient: Patient) -> Iterator[Overrides]:
-    """Propose to remove this variable, and to set its replacement if there is one."""
+    """Propose removing this variable, and setting its replacement if there is one."""
     name = patient.finding.where.field.rpartition(".")[2]
     env = patient.value("cluster.env", {})
     if isinstance(env, dict):
@@ -353,7 +353,7 @@ def _variable(patient: Patient) -> Iterator[Overrides]:
 
 
 def _option(patient: Patient) -> Iterator[Overrides]:
-    """Propose to remove this option."""
+    """Propose removing this option."""
     name = patient.finding.where.field.removeprefix("engine.options.")
     options = patient.value("engine.options", {})
     if isinstance(options, dict) and name in options:
@@ -400,7 +400,7 @@ def _contradiction(patient: Patient) -> Iterator[Overrides]:
 
 
 def _misspelt(patient: Patient) -> Iterator[Overrides]:
-    """Propose the value under a key that may have been meant, if that key is not set."""
+    """Propose setting the value at the key that was probably meant, if that key is not set."""
     field_name = patient.finding.where.field
     path = path_of(field_name)
     value = value_at(patient.spec, path)
@@ -408,7 +408,7 @@ def _misspelt(patient: Patient) -> Iterator[Overrides]:
     targets: list[Path] = [(*path[:-1], near)] if near else []
     targets += [tuple(name.split(".")) for name in fields_meant(str(path[-1]))]
     targets += [tuple(name.split(".")) for name in weights_meant(path, value)]
-    # The value of an unknown key may be a secret. Do not show it then.
+    # The value of an unknown key may be a secret. In that case, do not show it.
     if value is None or _holds_secret(value):
         return
     for target in targets:

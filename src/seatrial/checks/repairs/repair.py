@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a change of the spec that removes a finding: proposed by its code, then tried.
+"""Finds a change to the spec that removes a finding: proposes changes by code, and tries each.
 
-A proposal is accepted only if a second check with it no longer reports the finding and reports no
-new errors.
+A proposal is accepted only if a second check with the change no longer reports the finding and
+reports no new errors.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ from seatrial.spec.overrides import apply
 from seatrial.spec.tree import parse
 
 OUTSIDE = frozenset({*map(str, SiteCode), *map(str, ResumeCode), str(CheckCode.LOCAL_SERVER)})
-"""Codes for which only the rule's own proposal is offered. Another change may remove the finding
-only because it leads to something that the check cannot read."""
+"""Codes for which only the rule's own proposal is offered. A different change may remove the
+finding only because the check cannot read what the changed spec refers to."""
 MOST_TRIED = 24
-"""The most proposals to try for one finding; each needs a plan."""
+"""The maximum number of proposals to try for one finding; each needs a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Broken:
 
     text: str
     file: str
-    """The file name for findings."""
+    """The file name to show in findings."""
     catalog: Catalog
     overrides: tuple[str, ...] = ()
     """Fields that the command overrides."""
     data: DataProbe | None = None
     """Reads data."""
     planner: Planner | None = None
-    """Makes the plan."""
+    """Creates the plan."""
     checkpoints: CheckpointProbe | None = None
     """Reads checkpoints."""
     cluster: ClusterFacts | None = None
@@ -72,7 +72,7 @@ class Broken:
         )
 
     def with_text(self, text: str) -> "Broken":
-        """Return the same run with another spec text."""
+        """Return the same run with a different spec text."""
         return replace(self, text=text)
 
     def plain(self) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def repair_of(broken: Broken, found: Checked) -> Repair | None:
     for repair in islice(_proposed(broken, before, found), MOST_TRIED):
         after = broken.again(repair.overrides)
         if mends(before, after, found.finding):
-            # Without a plan most rules have not run. Their findings after a change count too: a
-            # change that leaves errors is used only if no other is better.
+            # Without a plan, most rules have not run. Their findings after a change count too: a
+            # change that leaves errors is used only if no other change is better.
             safe = repair.is_written
             if safe or before.situation is not None or not has_errors(after.findings):
                 return repair
@@ -114,7 +114,7 @@ def respelling_of(broken: Broken, before: Verdict, found: Checked) -> Repair | N
 
 
 def effects_of(broken: Broken, repair: Repair) -> list[str]:
-    """Describe what a change does to the run; empty if it is the same run."""
+    """Describe what a change does to the run; empty if the run stays the same."""
     try:
         before = applied(broken.text, broken.overrides) if broken.overrides else broken.text
         changed = differences(before, applied(before, repair.overrides))
@@ -126,7 +126,7 @@ def effects_of(broken: Broken, repair: Repair) -> list[str]:
 
 
 def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[Repair]:
-    """Yield the rule's own proposal, then the proposals for its code."""
+    """Yield the rule's own proposal, then the proposals for the finding's code."""
     if found.repair is not None:
         yield found.repair
     if found.finding.code in OUTSIDE:
@@ -143,7 +143,7 @@ def _proposed(broken: Broken, before: Verdict, found: Checked) -> Iterator[Repai
 def mends(before: Verdict, after: Verdict, finding: Finding) -> bool:
     """True if a finding is gone and there are no new errors.
 
-    An error of a rule that did not run before, because there was no plan, is not new.
+    An error from a rule that did not run before, because there was no plan, is not new.
     """
     key = _key(finding)
     fewer = sum(_key(f) == key for f in after.findings) < sum(

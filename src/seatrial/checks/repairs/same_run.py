@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the meaning of two spec texts: the guard before `--fix` writes a file.
 
-It ignores the kind that a repair states. It parses both texts and resolves each key and each value
-to its only possible meaning (`spec/respelling.py`). Every remaining difference is a change of the
-run.
+The guard ignores the kind that a repair states. It parses both texts and resolves each key and each
+value to its only possible meaning (`spec/respelling.py`). Every remaining difference is a change to
+the run.
 """
 
 import io
@@ -25,9 +25,9 @@ class Difference:
 
     path: Path
     before: Any
-    """The value in the first text; `None` if it has none."""
+    """The value in the first text; `None` if the field is not set."""
     after: Any
-    """The value in the second text; `None` if it has none."""
+    """The value in the second text; `None` if the field is not set."""
 
     @property
     def field(self) -> str:
@@ -46,7 +46,7 @@ class _Leaf:
 
 
 def differences(before: str, after: str) -> list[Difference]:
-    """Return how the run in the second text differs from the first; both must be valid YAML."""
+    """Return how the second text's run differs from the first's; both must be valid YAML."""
     old, new = _meanings(before), _meanings(after)
     found = []
     for path in dict.fromkeys((*old, *new)):
@@ -59,9 +59,9 @@ def differences(before: str, after: str) -> list[Difference]:
 
 
 def _meanings(text: str) -> dict[Path, _Leaf]:
-    """Return every value of a spec, by the only field that its key can mean.
+    """Return every value in a spec, by the only field that its key can mean.
 
-    Two keys for one field contradict each other. Both are kept, so that both show as differences.
+    Two keys for one field contradict each other. Both are kept, so that both appear as differences.
     """
     written = dict(_scalars(YAML(typ="safe", pure=True).compose(io.StringIO(text)), ()))
     found: dict[Path, _Leaf] = {}

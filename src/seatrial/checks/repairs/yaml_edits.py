@@ -21,7 +21,7 @@ from seatrial.yaml_scalars import quoted
 Path = tuple[str | int, ...]
 """The keys and list positions that lead to a value."""
 _INDENT = 2
-"""Default indentation of a new section, if the file has no other section."""
+"""Indentation of a new section if the file has no section to copy it from."""
 _COMMA = re.compile(r"\s*,[ \t]*")
 
 
@@ -31,15 +31,15 @@ class UnplacedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A node of the file, with its key and its parent."""
+    """A node in the file, with its key and its parent."""
 
     node: Any
     key: Any = None
-    """The node of its key; `None` for the root and for list items."""
+    """The node of the key; `None` for the root and for list items."""
     around: Any = None
-    """The section or list that contains it."""
+    """The section or list that contains the node."""
     in_flow: bool = False
-    """True if that, or one of its parents, uses flow style (brackets)."""
+    """True if `around`, or one of its parents, uses flow style (brackets)."""
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
@@ -66,7 +66,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
 
 
 def with_key(text: str, path: Path, name: str) -> str:
-    """Return the text with another name for the key at a path."""
+    """Return the text with a new name for the key at a path."""
     found, rest = _walk(text, path)
     if rest or found.key is None:
         raise UnplacedError(path)
@@ -199,7 +199,7 @@ def _without_lines(text: str, found: _Found) -> str:
     end += len(_line_break(text, end))
     line = begin - column
     if text[line:begin].strip():
-        # It follows the dash of its list item, and the next key takes its place.
+        # The key follows the dash of a list item. The next key moves up to the dash.
         blank = re.compile(r" *").match(text, end)
         return text[:begin] + text[blank.end() if blank else end :]
     above = text[:line].splitlines(keepends=True)
@@ -219,7 +219,7 @@ def _without_entry(text: str, found: _Found) -> str:
     before = _entry_end(text, *entries[number - 1])
     comma_before = text.find(",", before, begin)
     kept = text[comma_before + 1 : begin]
-    # Remove only blanks; keep a comment of the previous entry.
+    # Remove only blanks; keep a comment that belongs to the previous entry.
     return text[:before] + (kept if kept.strip() else "") + text[end:]
 
 
@@ -254,7 +254,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _behind_comments(text: str, at: int, column: int) -> int:
-    """Return the end of the last following comment line that is indented deeper than a section."""
+    """Return the end of the last comment line below that is indented more than the section."""
     for line in text[at:].splitlines(keepends=True)[1:]:
         bare = line.lstrip(" ")
         if not bare.startswith("#") or len(line) - len(bare) <= column:
@@ -264,7 +264,7 @@ def _behind_comments(text: str, at: int, column: int) -> int:
 
 
 def _with_line(text: str, at: int, line: str) -> str:
-    """Return the text with another line after a position, which is the end of a line."""
+    """Return the text with a line added after a position, which must be the end of a line."""
     end = _line_break(text, at) or _newline(text)
     return f"{text[:at]}{end}{line}{text[at:] or end}"
 
@@ -342,7 +342,7 @@ def _edited(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
 
 
 def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
-    """Return the text with a key renamed, if two changes amount to that; otherwise ""."""
+    """Return the text with a key renamed, if two changes amount to a rename; otherwise ""."""
     if old[:-1] != new[:-1] or not isinstance(new[-1], str):
         return ""
     root, _ = parse(text, OVERRIDE)
@@ -353,7 +353,7 @@ def _renamed(text: str, old: Path, new: Path, value: Any) -> str:
 
 
 def _rewritten(text: str, changes: Sequence[tuple[Path, Any]]) -> str:
-    """Write the whole spec again, with its comments, if its text cannot be changed in place."""
+    """Rewrite the whole spec, with its comments, if its text cannot be changed in place."""
 
     def change(root: Any) -> bool:
         for path, value in changes:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the amount of prepared data: samples of each split, and epochs of each source."""
+"""Rules about the amount of prepared data: samples per split, and epochs per source."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ NAMES = ("training", "validation", "test")
 MANY_EPOCHS = 4
 """Epochs up to which repeated data is about as useful as new data (Muennighoff et al., 2023)."""
 MORE_THAN_ONCE = 1.01
-"""Report data as repeated from this number of epochs; the engine itself reads 0.5 % more."""
+"""Report data as repeated from this number of epochs on; the engine itself reads 0.5 % more."""
 ROUGH = 2.0
 """Error factor of a token count that is estimated from the stored size."""
 UNEVEN = 2.0
-"""Report a source that is read this often, and this many times as often as another one."""
+"""Report a source that is read this many times, and this many times as often as a different one."""
 TRIED_SPLITS = ((98, 2, 0), (95, 5, 0), (90, 10, 0), (80, 20, 0), (50, 50, 0))
 """Splits to propose; the first one that works is used."""
 
@@ -40,7 +40,7 @@ class Source:
     tokens: int
 
     def sequences_of(self, shares: Shares) -> tuple[int, int, int]:
-        """Return the sequences of each split, rounded as by megatron.core.datasets 0.19.2."""
+        """Return the sequences in each split, rounded as in megatron.core.datasets 0.19.2."""
         total = sum(shares)
         edges = [0.0]
         for share in shares:
@@ -53,7 +53,7 @@ class Source:
         return counts[0], counts[1], counts[2]
 
     def tokens_of(self, shares: Shares, split: int) -> float:
-        """Estimate the tokens of a split, as if all sequences had the same length."""
+        """Estimate the tokens in a split, as if all sequences had the same length."""
         return self.tokens * self.sequences_of(shares)[split] / self.sequences
 
 
@@ -75,15 +75,15 @@ def empty_split(situation: Situation) -> Iterator[Checked]:
             tokens = source.tokens_of(shares, split)
             if documents and tokens - 1 >= length:
                 continue
-            share = f"{shares[split]:g} of {sum(shares):g} for {name}"
+            share = f"the {name} split ({shares[split]:g} of {sum(shares):g})"
             code: str = DatasetCode.SPLIT_EMPTY
             rule = (
-                f"{share} contains none of the {source.sequences:,} documents of {source.prefix}."
+                f"{share} contains none of the {source.sequences:,} documents in {source.prefix}."
             )
             if documents:
                 code = CheckCode.NO_SAMPLES
                 rule = (
-                    f"{share} contains about {tokens:,.0f} tokens of {source.prefix}, less than "
+                    f"{share} contains about {tokens:,.0f} tokens from {source.prefix}, less than "
                     f"one sample of {length:,}: the engine fails with `assert num_samples > 0`."
                 )
             by = _working_split(situation, found)
@@ -122,7 +122,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 f"{field_name}.weight",
                 f"the run reads {source.prefix} {often:.1f} times and {others[0].prefix} "
                 f"{least:.2g} times: weights are shares of the samples, not of the sizes.",
-                "Set weights in proportion to size, or none, unless this is intended.",
+                "Set weights in proportion to size, or omit all weights, unless this is intended.",
                 f"{often:.1f}",
                 proposed(*(f"data.sources[{other.number}].weight=null" for other in found)),
             )
@@ -138,7 +138,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 proposed(*_shortened(situation, steps)),
             )
         elif often > MORE_THAN_ONCE:
-            # At another field than the warning, so that a shorter run counts as a repair of that.
+            # Not the field of the warning, so that a shorter run counts as a repair of the warning.
             yield situation.note(
                 DatasetCode.EPOCHS,
                 "data.sources",
@@ -149,7 +149,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
 
 
 def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
-    """Report raw sources that the run reads more than once, by prepared data or stored size."""
+    """Report raw sources that the run reads more than once, from prepared data or stored size."""
     names = [name for name, _ in named_sources(situation.plan)]
     if situation.data is None or not names:
         return
@@ -170,14 +170,14 @@ def _repeated_corpora(situation: Situation) -> Iterator[Checked]:
                     f"the run reads the training data of {names[number]} about {often:,.0f} times "
                     f"({format_count(round(tokens))} tokens, estimated from its size)."
                 )
-                fix = f"Measure it with seatrial data estimate. {fix}"
+                fix = f"Measure the size with seatrial data estimate. {fix}"
             report = situation.warning if often > MANY_EPOCHS * error else situation.note
             field_name = f"data.sources[{number}].from"
             yield report(DatasetCode.EPOCHS, field_name, rule, fix, f"{often:.1f}")
 
 
 def _rough_tokens(situation: Situation) -> list[float]:
-    """Estimate the training tokens of each raw source from its stored size; empty if unknown."""
+    """Estimate the training tokens in each raw source from its stored size; empty if unknown."""
     shares = situation.spec.data.split
     held = []
     for source in situation.spec.data.sources or ():

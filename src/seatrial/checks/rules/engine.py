@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the engine, such as those about its options and the variables that it reads."""
+"""Rules that each engine provides, for example about its options and environment variables."""
 
 import json
 from collections.abc import Iterator

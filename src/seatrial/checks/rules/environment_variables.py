@@ -18,9 +18,9 @@ _CODES = {
     Harm.DEVICES: CheckCode.DEVICES,
 }
 _PLUGINS = ("NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_OFI_", "NCCL_RDMA_")
-"""Prefixes of variables that plugins read, and NCCL itself does not."""
+"""Prefixes of variables that plugins read, but NCCL itself does not."""
 PINNED = ("NCCL_IB_GID_INDEX",)
-"""Variables whose value differs between nodes; NCCL detects it since 2.21."""
+"""Variables whose value differs between nodes; NCCL 2.21 and newer detect it."""
 IDENTITY_LINK = "pod-id-link0"
 """The interface of EKS Pod Identity; it does not reach other nodes."""
 OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -68,8 +68,8 @@ def unfused(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.SLOWING,
             f"cluster.env.{names[0]}",
-            "with NVTE_FLASH_ATTN and NVTE_FUSED_ATTN both 0, attention stores its scores: it is "
-            "much slower, and its memory grows with the square of the sequence length.",
+            "NVTE_FLASH_ATTN and NVTE_FUSED_ATTN are both 0: unfused attention is much slower, and "
+            "its memory use grows with the square of the sequence length.",
             "Remove both lines.",
             "0",
             proposed(without_variable(situation, *names)),
@@ -77,7 +77,7 @@ def unfused(situation: Situation) -> Iterator[Checked]:
 
 
 def unread(situation: Situation) -> Iterator[Checked]:
-    """Report variables that look like NCCL's and that NCCL does not read."""
+    """Report variables that look like NCCL variables but that NCCL does not read."""
     fabric = situation.catalog.fabric(situation.plan.machines.fabric)
     own = {variable.name for variable in fabric.environment}
     for name, value in situation.spec.cluster.env.items():
@@ -89,15 +89,17 @@ def unread(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.UNREAD,
             f"cluster.env.{name}",
-            f"NCCL does not read {name}: it has no effect.",
-            f"Remove the line, or use {match} if you meant that." if match else "Remove the line.",
+            f"NCCL does not read {name}, so it has no effect.",
+            f"Use {match} if that is the variable you want; otherwise, remove the line."
+            if match
+            else "Remove the line.",
             value,
             proposed(without_variable(situation, name)),
         )
 
 
 def elsewhere(situation: Situation) -> Iterator[Checked]:
-    """Report variables that have an effect only on another network."""
+    """Report variables that have an effect only on a different network."""
     fabric = situation.plan.machines.fabric
     own = {variable.name for variable in situation.catalog.fabric(fabric).environment}
     for name, value in situation.spec.cluster.env.items():
@@ -128,18 +130,18 @@ def interfaces(situation: Situation) -> Iterator[Checked]:
 
 
 def _interface_rule(situation: Situation, name: str, value: str) -> str:
-    """Return what is wrong with the interfaces of a variable; "" if they are valid."""
+    """Return what is wrong with the interfaces in a variable; "" if they are valid."""
     profile = situation.catalog.profile(situation.plan.machines.profile)
     excluded, exact = value.startswith("^"), value.lstrip("^").startswith("=")
     names = [part for part in value.lstrip("^=").split(",") if part]
     if excluded and name.startswith("GLOO"):
-        return "gloo takes names of interfaces, and does not support a list of exclusions (^)."
+        return "Gloo accepts interface names, and does not support exclusion lists (^)."
     if excluded:
         left_out = any(IDENTITY_LINK.startswith(part) for part in names)
         if profile.cloud is Cloud.AWS and situation.in_pods and not left_out:
             return (
-                f"EKS nodes with Pod Identity have an interface {IDENTITY_LINK} that does not "
-                "reach other nodes, and this list allows NCCL to use it."
+                f"this list allows NCCL to use the interface {IDENTITY_LINK} of EKS Pod Identity, "
+                "which does not reach other nodes."
             )
         return ""
     if situation.plan.machines.nodes > 1 and all(part == "lo" for part in names):
@@ -156,7 +158,7 @@ def unused_fabric(situation: Situation) -> Iterator[Checked]:
     """Report plain TCP between nodes that have a faster network."""
     machines = situation.plan.machines
     node = situation.catalog.node_type(machines.node_type)
-    # A profile may offer no other network for a node.
+    # A profile may offer no other network for a node type.
     if machines.fabric != "none" or node.fabric == "none" or machines.nodes == 1:
         return
     if situation.catalog.fabric(node.fabric).daemon:
@@ -166,7 +168,7 @@ def unused_fabric(situation: Situation) -> Iterator[Checked]:
         CheckCode.UNUSED_FABRIC,
         "cluster.fabric",
         f"the run does not use the {devices} of each {machines.node_type} "
-        f"({node.network_gbit_s:,.0f} Gbit/s in total): gradients go over TCP.",
+        f"({node.network_gbit_s:,.0f} Gbit/s in total): gradients are sent over TCP.",
         "Remove the line, unless a slow test is intended.",
         machines.fabric,
         proposed(f"cluster.fabric={node.fabric}"),
@@ -185,14 +187,14 @@ def offline(situation: Situation) -> Iterator[Checked]:
                 CheckCode.OFFLINE,
                 f"cluster.env.{name}",
                 f"{name}={value} prevents pods from downloading {fetched[0]}.",
-                "Remove the line, or use the path of a copy on the volume.",
+                "Remove the line, or copy the files to the volume and set their path.",
                 value,
                 proposed(without_variable(situation, name)),
             )
 
 
 def pinned(situation: Situation) -> Iterator[Checked]:
-    """Report variables that fix a value which differs between nodes."""
+    """Report variables that set one value for all nodes where the right value differs."""
     for name in PINNED:
         value = situation.spec.cluster.env.get(name)
         unread = unread_on(situation.plan.machines.fabric, name)
@@ -200,8 +202,8 @@ def pinned(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.PINNED,
                 f"cluster.env.{name}",
-                f"the right index differs between nodes, and {value} applies to all of them; NCCL "
-                "detects it since 2.21.",
+                f"the right index differs between nodes, but {value} applies to all of them. NCCL "
+                "2.21 and newer detect the index.",
                 "Remove the line.",
                 value,
                 proposed(without_variable(situation, name)),

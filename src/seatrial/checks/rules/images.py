@@ -27,7 +27,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 MOVING = ("latest", "main", "master", "nightly", "dev", "devel", "edge", "stable", "head", "test")
-"""Tags that registries and projects move with each build."""
+"""Tags that are usually moved to each new build."""
 
 
 def _known(situation: Situation) -> Image | None:
@@ -54,14 +54,14 @@ def _inside(situation: Situation) -> Inside:
 
 
 def _instead(situation: Situation) -> tuple[str, ...]:
-    """Return the override to the default image of the profile, if the run uses another one."""
+    """Return the override to the profile's default image, if the run uses a different one."""
     engine = situation.spec.engine.name
     usual = situation.catalog.profile(situation.plan.machines.profile).images.get(engine, "")
     return (f"{FIELD}={usual}",) if usual and usual != situation.plan.machines.image else ()
 
 
 def _by_reference(situation: Situation, fix: str) -> str:
-    """Return a fix that also offers the default image of the profile, if that differs."""
+    """Return a fix that also offers the profile's default image, if the run does not use it."""
     instead = _instead(situation)
     return f"Use {instead[0].partition('=')[2]}, or {fix}" if instead else f"Use {fix}"
 
@@ -77,8 +77,8 @@ def no_name(situation: Situation) -> Iterator[Checked]:
             CheckCode.IMAGE_NAME,
             FIELD,
             f"{wrong}: the pods would stay in InvalidImageName.",
-            "Use REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:DIGEST, as shown by docker "
-            "images --digests.",
+            "Use REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:DIGEST. docker images "
+            "--digests shows both.",
             name,
         )
 
@@ -87,7 +87,7 @@ def _wrong_part(reference: str) -> str:
     """Return what is wrong with a reference (grammar of the distribution project); "" if valid."""
     named, at, digest = reference.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        return f"{digest} is not a digest (sha256: and 64 hexadecimal digits in lower case)"
+        return f"{digest} is not a digest (sha256: and 64 lowercase hexadecimal digits)"
     first, slash, rest = named.partition("/")
     # A first part with a dot, a colon or a capital letter is a registry.
     is_host = bool(slash) and (re.search(r"[.:A-Z]", first) or first == "localhost")
@@ -95,13 +95,13 @@ def _wrong_part(reference: str) -> str:
     if colon and not _TAG.fullmatch(tag):
         return f"{tag!r} is not a valid tag"
     if any(not _COMPONENT.fullmatch(part) for part in path.split("/")):
-        lower = ", which must be in lower case" if path != path.lower() else ""
+        lower = ", which must be lowercase" if path != path.lower() else ""
         return f"{path!r} is not a valid repository name{lower}"
     return ""
 
 
 def moving(situation: Situation) -> Iterator[Checked]:
-    """Report a tag that can refer to another image when a pod restarts."""
+    """Report a tag that can refer to a different image when a pod restarts."""
     name = situation.plan.machines.image
     if not name or "@sha256:" in name:
         return
@@ -115,8 +115,8 @@ def moving(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.MOVING_IMAGE,
             FIELD,
-            f"the tag {tag or 'latest'} moves: a pod that restarts, or a node that joins later, "
-            "can run different code than the others.",
+            f"the tag {tag or 'latest'} is mutable: a pod that restarts, or a node that joins "
+            "later, can run different code from the others.",
             "Pin the image to a digest: REPOSITORY@sha256:...",
             name,
         )
@@ -136,16 +136,16 @@ def old_torch(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.OLD_TORCH,
             FIELD,
-            f"the image has PyTorch {inside.shown(torch)}, and {engine} "
+            f"the image has PyTorch {inside.shown(torch)}, but {engine} "
             f"{ENGINES[engine].version} needs {wanted}.",
-            _by_reference(situation, "another image with a supported version."),
+            _by_reference(situation, "an image with a supported version."),
             situation.plan.machines.image,
             proposed(*_instead(situation)),
         )
 
 
 def other_engine(situation: Situation) -> Iterator[Checked]:
-    """Report an image whose engine version differs from that of the plan's arguments."""
+    """Report an image whose engine version differs from the version that the plan is for."""
     engine = ENGINES[situation.spec.engine.name]
     inside = _inside(situation)
     wanted, found = version(engine.version), inside.engine
@@ -154,8 +154,8 @@ def other_engine(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.OTHER_ENGINE,
             FIELD,
-            f"the image contains {engine.name} {inside.shown(found)}, and the plan uses the "
-            f"arguments of {engine.version}: names and meanings differ between versions.",
+            f"the image contains {engine.name} {inside.shown(found)}, but the plan has arguments "
+            f"for {engine.version}: argument names and meanings differ between versions.",
             _by_reference(situation, "an image without an engine."),
             situation.plan.machines.image,
             proposed(*_instead(situation)),
@@ -180,7 +180,7 @@ def known_holes(situation: Situation) -> Iterator[Checked]:
                 FIELD,
                 f"{what} {inside.shown(number)} in the image is affected by {names}: "
                 f"{open_ones[0].what}. Fixed in {shown(last)}.",
-                _by_reference(situation, "another image with a newer version."),
+                _by_reference(situation, "an image with a newer version."),
                 situation.plan.machines.image,
                 proposed(*_instead(situation)),
             )
@@ -200,9 +200,11 @@ def old_for_gpu(situation: Situation) -> Iterator[Checked]:
         rule += f"which needs {shown(cuda)} or newer."
     elif () < inside.nccl[: len(nccl.fails)] <= nccl.fails and machines.nodes > 1:
         rule = f"NCCL {inside.shown(inside.nccl)} in the image does not work with the "
-        rule += f"{machines.fabric} adapters of {machines.node_type}; {shown(nccl.works)} does."
+        rule += (
+            f"{machines.fabric} adapters of {machines.node_type}; NCCL {shown(nccl.works)} does."
+        )
     if rule:
-        fix = _by_reference(situation, "another image with a newer version.")
+        fix = _by_reference(situation, "an image with a newer version.")
         instead = _instead(situation)
         yield situation.error(
             CheckCode.OLD_FOR_GPU, FIELD, rule, fix, machines.image, proposed(*instead)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports inputs that the check could not read, and which rules were skipped for them."""
+"""Reports inputs that the check could not read, and the rules that were skipped as a result."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ _LOOKED: dict[Callable[[Situation], Iterator[Thing]], tuple[str, ...]] = {
         if rule.scope is Scope.DATA and code not in _TOKENIZER_CODES
     ),
 }
-"""The inputs of each kind, and the codes that are skipped if none of them could be read."""
+"""Each group of inputs, and the codes that are skipped if none of the inputs could be read."""
 
 
 def blind_codes(situation: Situation) -> frozenset[str]:
@@ -87,7 +87,9 @@ def unseen(situation: Situation) -> Iterator[Checked]:
             why = "cannot be read from this host, or with the packages installed here"
             fix = "Run the check on a host that can read it."
             if thing.address.startswith("hf://"):
-                why = "could not be fetched: Hugging Face did not respond, or denied access"
+                why = (
+                    "could not be downloaded, because Hugging Face did not respond or denied access"
+                )
                 fix = "Check the name, HF_TOKEN and the network, and rerun the check."
             elif situation.in_pods and f"{thing.address}/".startswith(f"{mount}/"):
                 why = f"is on the volume, which is not mounted at {mount} on this host"

@@ -31,7 +31,7 @@ def mount_of(situation: Situation) -> str:
 
 
 def seen_by_pods(situation: Situation, path: str) -> bool:
-    """True if pods can see a path: on the volume, in a store, or in a mounted secret."""
+    """True if pods can see a path: on the volume, in an object store, or in a mounted secret."""
     places = [mount_of(situation)]
     places += [
         secret.mount.rstrip("/") for secret in situation.spec.cluster.secrets if secret.mount
@@ -53,7 +53,9 @@ def tokenizer_place(situation: Situation) -> Iterator[Checked]:
     mount = mount_of(situation)
     relative = not given.startswith("/")
     why = (
-        "is relative, and pods have another working directory" if relative else "is not in the pods"
+        "is relative, but pods have a different working directory"
+        if relative
+        else "does not exist in pods"
     )
     yield situation.error(
         CheckCode.TOKENIZER_PLACE,
@@ -71,8 +73,8 @@ def unnamed_tokenizer(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.UNNAMED_TOKENIZER,
             "data.tokenizer",
-            "the data needs a tokenizer, and this model has no default one.",
-            "Set one, such as hf://gpt2, with a vocabulary that is no larger than the model's.",
+            "the data needs a tokenizer, but this model has no default tokenizer.",
+            "Set a tokenizer whose vocabulary is no larger than the model's, such as hf://gpt2.",
         )
 
 
@@ -83,12 +85,12 @@ def data_place(situation: Situation) -> Iterator[Checked]:
         if path is None or not situation.in_pods or seen_by_pods(situation, path):
             continue
         mount, nodes = mount_of(situation), situation.plan.machines.nodes
-        share = f"the {nodes:,} nodes share only" if nodes > 1 else "the pod sees only"
+        share = f"the {nodes:,} pods see only" if nodes > 1 else "the pod sees only"
         yield situation.error(
             CheckCode.DATA_PLACE,
             f"data.sources[{number}].prepared",
-            f"{path} is not on the volume: {share} what is mounted at {mount}.",
-            f"Copy both files to the volume, and set their path below {mount}.",
+            f"{path} is not on the volume: {share} the volume at {mount}.",
+            f"Copy both files to the volume, and set prepared to their path below {mount}.",
             path,
             proposed(f"data.sources[{number}].prepared={_volume_guess(situation, path)}"),
         )
@@ -97,7 +99,8 @@ def data_place(situation: Situation) -> Iterator[Checked]:
 def text_place(situation: Situation) -> Iterator[Checked]:
     """Report raw text at a path that pods cannot see.
 
-    This is a warning: a host that mounts the volume can prepare the data and may see the path.
+    This is only a warning, because a host that mounts the volume can prepare the data and may see
+    the path.
     """
     mount = mount_of(situation)
     for number, source in enumerate(situation.spec.data.sources or ()):
@@ -107,9 +110,9 @@ def text_place(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.TEXT_PLACE,
             f"data.sources[{number}].from",
-            f"{path} is not in the pods: pods that prepare data see only the volume at {mount}.",
-            "Copy the text to a store (s3://, abfs://, gs://) or to the volume, and set its "
-            f"address there; or prepare the data on a host that mounts the volume at {mount}.",
+            f"{path} does not exist in pods: data preparation pods see only the volume at {mount}.",
+            "Copy the text to an object store (s3://, abfs://, gs://) or to the volume, and use "
+            f"the new address; or prepare the data on a host that mounts the volume at {mount}.",
             path,
         )
 
@@ -123,13 +126,13 @@ def unpinned(situation: Situation) -> Iterator[Checked]:
                 CheckCode.UNPINNED,
                 f"data.sources[{number}].from",
                 f"{address} has no revision: its files can change before the data is prepared.",
-                f"Pin it: {address}@REVISION, with a commit from the Files tab of its page.",
+                f"Pin a revision: {address}@REVISION, with a commit from the Files tab on the Hub.",
                 address,
             )
 
 
 def _volume_guess(situation: Situation, path: str) -> str:
-    """Guess the path of a pair on the volume: a pair of the same name, or `prepared/NAME`."""
+    """Guess the path of a pair on the volume: a pair with the same name, or `prepared/NAME`."""
     probe, name = situation.data, path.rpartition("/")[2]
     near = probe.pairs_near(path) if probe else ()
     for other in near:
@@ -139,7 +142,7 @@ def _volume_guess(situation: Situation, path: str) -> str:
 
 
 def ending(situation: Situation) -> Iterator[Checked]:
-    """Report a prepared pair that is named by one of its two files."""
+    """Report a prepared pair whose path names one of its two files."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         path = source.prepared or ""
         if path.endswith(ENDINGS):
@@ -166,17 +169,17 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
         return
     tier = situation.catalog.storage(situation.plan.machines.storage)
     wanted = volume_bytes(budget.capacity, tier)
-    fix = f"Use {_size(wanted)}, or keep fewer: checkpoints.keep_last"
+    fix = f"Use {_size(wanted)}, or keep fewer checkpoints with checkpoints.keep_last"
     fix += " and keep_every_steps." if kept.permanent else "."
     by = f"cluster.storage.capacity={_size(wanted)}"
     if not budget.available:
-        fix = f"{situation.plan.machines.storage} has no volume that large: keep fewer checkpoints."
+        fix = f"Keep fewer checkpoints: {situation.plan.machines.storage} has no volume that large."
         room = max(1, capacity // budget.size - 1)
         by = f"checkpoints.keep_last={room}"
     yield situation.error(
         CheckCode.FULL_VOLUME,
         "cluster.storage.capacity",
-        f"the volume has {_size(capacity)}, and the run needs {_size(budget.capacity)}: up to "
+        f"the volume has {_size(capacity)}, but the run needs {_size(budget.capacity)}: up to "
         f"{kept.total:,} checkpoints of {_size(budget.size)}, including the one being written.",
         fix,
         _size(capacity),
@@ -185,7 +188,7 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
 
 
 def short_patience(situation: Situation) -> Iterator[Checked]:
-    """Report a timeout of the engine that is shorter than a save."""
+    """Report an engine timeout that is shorter than a save."""
     chosen, options = situation.run.chosen, situation.spec.engine.options
     option = ENGINES[situation.spec.engine.name].rank_timeout_option
     name = next((key for key in options if key.replace("_", "-") == option), None)
@@ -198,8 +201,8 @@ def short_patience(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.SHORT_PATIENCE,
             f"engine.options.{name}",
-            f"a save takes about {write / MINUTE:,.0f} min, and ranks that wait for it time out "
-            f"after {limit}.",
+            f"a save takes about {write / MINUTE:,.0f} min, but ranks that wait for it time out "
+            f"after {limit} min.",
             f"Use {wanted} or more, or remove the option.",
             limit,
             proposed(f"engine.options.{name}={wanted}"),
@@ -207,12 +210,12 @@ def short_patience(situation: Situation) -> Iterator[Checked]:
 
 
 def other_weights(situation: Situation) -> Iterator[Checked]:
-    """Report initial weights whose name states another size than the model has."""
+    """Report initial weights whose name states a different size from the model's."""
     weights = situation.spec.initial_weights
     name = (weights.huggingface or "").rpartition("/")[2] if weights else ""
     sizes = SIZE.findall(name)
     parameters = situation.plan.model.parameters
-    # The name of a mixture counts experts (8x7B), which does not give its total size.
+    # The name of a mixture-of-experts model (8x7B) does not state its total size.
     if len(sizes) != 1 or situation.plan.model.architecture.is_moe:
         return
     stated = float(sizes[0]) * 1e9
@@ -220,9 +223,9 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.OTHER_WEIGHTS,
             "initial_weights.huggingface",
-            f"{name} has {sizes[0]} B parameters according to its name, and the model has "
-            f"{parameters / 1e9:.1f} B: the weights do not match its layers.",
-            "Use weights of this model, or the model that these weights belong to.",
+            f"{name} has {sizes[0]} B parameters according to its name, but the model has "
+            f"{parameters / 1e9:.1f} B: the weights do not fit the model.",
+            "Use weights of this model, or train the model that these weights belong to.",
             name,
         )
 
@@ -246,7 +249,7 @@ def unread_weights(situation: Situation) -> Iterator[Checked]:
 
 
 def _size(count: int) -> str:
-    """Format bytes as a size in a spec, rounded up."""
+    """Format a number of bytes as in a spec, rounded up."""
     unit, name = (TIB, "Ti") if count >= 10 * TIB else (GIB, "Gi")
     return f"{-(-count // unit)}{name}"
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the environment of pods: buckets, servers, volume owners, CPU architecture."""
+"""Rules about the environment that pods need: buckets, servers, volume owner, architecture."""
 
 import re
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ KEYS = re.compile(r"AWS_|AZURE_|GOOGLE_|GCS_|FSSPEC_")
 """Prefixes of the variables from which cloud libraries read credentials."""
 HERE = re.compile(r"^[a-z]+://(localhost|127\.|0\.0\.0\.0|\[::1\])")
 ARM = ("gb200", "gb300", "gh200")
-"""Accelerators whose nodes have Grace, an Arm CPU (see the notes of their node types)."""
+"""Accelerators whose nodes have Grace, an Arm CPU (see the notes on their node types)."""
 OTHER_NAMES = re.compile(r"(^|[-_/:.])(amd64|x86[-_]64|x86)([-_:.@]|$)")
 """An image name that states x86."""
 FOR_ROOT = ("azurelustre.csi.azure.com",)
-"""Drivers whose new file systems belong to root, and that do not change the owner."""
+"""Drivers that leave new file systems owned by root."""
 
 
 def no_identity(situation: Situation) -> Iterator[Checked]:
@@ -39,28 +39,28 @@ def no_identity(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.NO_IDENTITY,
                 f"data.sources[{number}].{name}",
-                f"pods have no service account, identity or keys for {address}: they can read it "
-                "only if the node can.",
-                "Set cluster.service_account to an account that can read it, or set "
-                "cluster.identity to create one.",
+                f"pods have no service account, identity or keys for {address}: they can read the "
+                "bucket only if the node can.",
+                "Set cluster.service_account to an account that can read the bucket, or set "
+                "cluster.identity to create such an account.",
                 address,
             )
             return
 
 
 def no_directory(situation: Situation) -> Iterator[Checked]:
-    """Report a checkpoint location in an object store, which engines do not fully support."""
+    """Report checkpoints in an object store, which engines do not fully support."""
     location = situation.spec.checkpoints.location or ""
     if "://" not in location:
         return
     rule = (
-        f"the engine writes files, and would create a directory {location.split('/')[0]} in the "
-        "container, which is lost with the pod."
+        f"the engine writes files, so it would create a directory {location.split('/')[0]} in the "
+        "container, which is lost when the pod is deleted."
     )
     if ENGINES[situation.spec.engine.name].saves_to_object_stores:
         rule = (
-            f"Seatrial keeps the record of each checkpoint on a volume: checkpoints in {location} "
-            "would not be verified, and a restart would load whatever was written last."
+            f"Seatrial stores the record of each checkpoint on a volume: checkpoints in {location} "
+            "would not be verified, and a restart could load an incomplete checkpoint."
         )
     own = f"{mount_of(situation)}/checkpoints/{situation.spec.name}"
     yield situation.error(
@@ -74,7 +74,7 @@ def no_directory(situation: Situation) -> Iterator[Checked]:
 
 
 def not_writable(situation: Situation) -> Iterator[Checked]:
-    """Report a new volume that belongs to root while processes run as another user."""
+    """Report a new volume that belongs to root while processes run as a different user."""
     if not situation.in_pods or situation.spec.cluster.storage.claim is not None:
         return
     scene = scene_of(situation.plan, situation.catalog, Attempt())
@@ -86,9 +86,9 @@ def not_writable(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.NOT_WRITABLE,
             "cluster.run_as_user",
-            f"a new {situation.plan.machines.storage} volume belongs to root, and processes run as "
+            f"a new {situation.plan.machines.storage} volume belongs to root, but processes run as "
             f"user {user}: they cannot write to it.",
-            "Use 0, or change the owner of the directory once the volume exists.",
+            "Use 0, or change the owner of the mounted directory once the volume exists.",
             user,
             proposed("cluster.run_as_user=0"),
         )
@@ -101,8 +101,8 @@ def local_server(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.LOCAL_SERVER,
             "monitoring.mlflow.tracking_uri",
-            f"in a pod, {mlflow.tracking_uri} is the pod itself, where no server runs.",
-            "Use an address at which pods reach the server, such as "
+            f"in a pod, {mlflow.tracking_uri} refers to the pod itself, where no server runs.",
+            "Use an address at which pods can reach the server, such as "
             "http://mlflow.NAMESPACE.svc.cluster.local:5000.",
             mlflow.tracking_uri,
         )
@@ -115,9 +115,9 @@ def other_processor(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.OTHER_PROCESSOR,
             "cluster.image",
-            f"{machines.node_type} has Arm CPUs, and {machines.image} is an x86 image according "
+            f"{machines.node_type} has Arm CPUs, but {machines.image} is an x86 image according "
             "to its name: no container would start.",
-            "Use an arm64 image, or a multi-platform one.",
+            "Use an arm64 image or a multi-platform image.",
             machines.image,
         )
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about prepared data: the files exist, are intact and match the tokenizer of the run."""
+"""Rules about prepared data: the files exist, are intact and match the run's tokenizer."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.spec.addresses import tokenizer_name
 
 HEADER_BYTES = 34
-"""Magic, version, type, and the counts of sequences and documents."""
+"""Size of the header: magic, version, token type, and the counts of sequences and documents."""
 AGAIN = "Prepare the data again, or copy the files again from an intact copy."
 
 
@@ -34,7 +34,7 @@ def usable_pairs(situation: Situation) -> Iterator[tuple[str, str, PairFacts]]:
 
 
 def named(situation: Situation) -> Iterator[tuple[str, str]]:
-    """Yield the prepared pairs of a run: field and prefix."""
+    """Yield the field and the prefix of each prepared pair."""
     if ENGINES[situation.spec.engine.name].data_format is not DataFormat.INDEXED:
         return
     for number, source in enumerate(situation.spec.data.sources or ()):
@@ -53,7 +53,7 @@ def absent(situation: Situation) -> Iterator[Checked]:
         if found is not Unknown.ABSENT:
             fix = AGAIN
         if near:
-            fix = f"Use {near[0]}, if you meant that."
+            fix = f"Use {near[0]} if that is the data you want."
         yield situation.error(
             DatasetCode.ABSENT,
             field_name,
@@ -78,7 +78,7 @@ def _whole(situation: Situation, prefix: str) -> bool:
 
 
 def not_whole(situation: Situation) -> Iterator[Checked]:
-    """Report indexes of another format, truncated files and invalid pointers."""
+    """Report indexes in a different format, truncated files and invalid pointers."""
     for field_name, prefix, facts in pairs(situation):
         code, rule, value = _damage(facts)
         if code is not None:
@@ -88,22 +88,22 @@ def not_whole(situation: Situation) -> Iterator[Checked]:
 def _damage(facts: PairFacts) -> tuple[DatasetCode | None, str, str]:
     """Return the first defect in the files of a pair: code, rule and value."""
     if facts.idx_bytes < HEADER_BYTES:
-        rule = f".idx has {facts.idx_bytes} bytes, and Megatron's header alone has {HEADER_BYTES}."
+        rule = f".idx has {facts.idx_bytes} bytes, but Megatron's header alone has {HEADER_BYTES}."
         return DatasetCode.HEADER, rule, str(facts.idx_bytes)
     if facts.index_version != 1:
-        rule = f".idx has version {facts.index_version}, and Megatron reads only version 1."
+        rule = f".idx has version {facts.index_version}, but Megatron reads only version 1."
         return DatasetCode.HEADER, rule, str(facts.index_version)
     if facts.begins_with:
         rule = f".idx starts with {facts.begins_with!r} instead of Megatron's header MMIDIDX."
         return DatasetCode.HEADER, rule, facts.begins_with
     index = HEADER_BYTES + 12 * facts.sequences + 8 * (facts.documents + 1)
     if facts.idx_bytes != index:
-        rule = f".idx has {facts.idx_bytes:,} bytes instead of {index:,} according to its counts."
+        rule = f".idx has {facts.idx_bytes:,} bytes, but its counts require {index:,}."
         return DatasetCode.SIZE, rule, str(facts.idx_bytes)
     tokens = facts.tokens * facts.token_bytes
     if facts.bin_bytes != tokens:
         rule = (
-            f".bin has {facts.bin_bytes:,} bytes instead of {tokens:,}: its index counts "
+            f".bin has {facts.bin_bytes:,} bytes instead of {tokens:,}: its index lists "
             f"{facts.tokens:,} tokens of {facts.token_bytes} bytes."
         )
         return DatasetCode.SIZE, rule, str(facts.bin_bytes)
@@ -123,7 +123,7 @@ def nothing_inside(situation: Situation) -> Iterator[Checked]:
                 CheckCode.NO_DOCUMENTS,
                 field_name,
                 f"{prefix} contains {facts.documents:,} documents and {facts.tokens:,} tokens.",
-                "Find out why its preparation wrote no tokens, and prepare it again.",
+                "Find out why data preparation wrote no tokens, and prepare the data again.",
                 facts.documents,
             )
 
@@ -137,16 +137,16 @@ def token_type(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.TOKEN_TYPE,
                 field_name,
-                f"{prefix} stores tokens in {8 * facts.token_bytes} bits, up to {largest - 1:,}, "
-                f"and the vocabulary has {entries:,} entries: larger ids were truncated to other "
-                "tokens.",
-                "Prepare it again with 32 bits per token.",
+                f"{prefix} stores token IDs in {8 * facts.token_bytes} bits, up to "
+                f"{largest - 1:,}, but the vocabulary has {entries:,} entries: larger IDs were "
+                "truncated to the IDs of different tokens.",
+                "Prepare the data again with 32 bits per token.",
                 f"{8 * facts.token_bytes} bits",
             )
 
 
 def _entries(situation: Situation) -> int:
-    """Return the vocabulary size of the tokenizer, or of the model if it was not read."""
+    """Return the tokenizer's vocabulary size, or the model's if no tokenizer was read."""
     facts = _own_tokenizer(situation)
     if isinstance(facts, TokenizerFacts):
         return facts.entries
@@ -161,7 +161,7 @@ def _own_tokenizer(situation: Situation) -> TokenizerFacts | Unknown:
 
 
 def other_tokenizer(situation: Situation) -> Iterator[Checked]:
-    """Report data of another tokenizer, and ids beyond the embedding of the model."""
+    """Report data from a different tokenizer, and token IDs beyond the model's embedding."""
     own = situation.plan.model.tokenizer
     facts_of_own = _own_tokenizer(situation)
     fingerprint = facts_of_own.fingerprint if isinstance(facts_of_own, TokenizerFacts) else ""
@@ -169,26 +169,26 @@ def other_tokenizer(situation: Situation) -> Iterator[Checked]:
     for field_name, prefix, facts in usable_pairs(situation):
         beyond = facts.largest_id is not None and facts.largest_id >= rows
         if own and facts.tokenizer and _differ(own, fingerprint, facts):
-            rule = f"{prefix} was prepared with {facts.tokenizer}, and the run uses {own}: its "
-            rule += f"ids go up to {facts.largest_id:,}, and the embedding has {rows:,} rows."
+            rule = f"{prefix} was prepared with {facts.tokenizer}, but the run uses {own}: token "
+            rule += f"IDs go up to {facts.largest_id:,}, but the embedding has {rows:,} rows."
             if not beyond:
-                rule = f"{prefix} was prepared with {facts.tokenizer}, and the run uses {own}: the "
-                rule += "same ids stand for other tokens."
-            fix = "Use data prepared with the tokenizer of the run, or the tokenizer of the data."
+                rule = f"{prefix} was prepared with {facts.tokenizer}, but the run uses {own}: the "
+                rule += "same IDs stand for different tokens."
+            fix = "Use data prepared with the run's tokenizer, or the tokenizer of the data."
             code: str = CheckCode.OTHER_TOKENIZER
             yield situation.error(code, field_name, rule, fix, facts.tokenizer)
         elif beyond:
             rule = (
-                f"{prefix} contains id {facts.largest_id:,}, and the embedding has {rows:,} rows."
+                f"{prefix} contains ID {facts.largest_id:,}, but the embedding has {rows:,} rows."
             )
-            fix = "Prepare it with the tokenizer of the run."
+            fix = "Prepare the data with the run's tokenizer."
             yield situation.error(
                 DatasetCode.VOCABULARY, field_name, rule, fix, str(facts.largest_id)
             )
 
 
 def _differ(own: str, fingerprint: str, facts: PairFacts) -> bool:
-    """True if two tokenizers differ: by fingerprint if both are known, otherwise by name."""
+    """Compare two tokenizers by fingerprint if both are known, otherwise by name."""
     if fingerprint and facts.fingerprint:
         return fingerprint != facts.fingerprint
     return tokenizer_name(own)[0] != tokenizer_name(facts.tokenizer)[0]
@@ -202,8 +202,8 @@ def without_end(situation: Situation) -> Iterator[Checked]:
                 DatasetCode.END,
                 field_name,
                 f"documents in {prefix} do not end with the end-of-document token: the model "
-                "cannot tell them apart, and never learns to stop.",
-                "Prepare it again. With Megatron's preprocess_data.py, pass --append-eod.",
+                "cannot tell documents apart, and never learns to stop.",
+                "Prepare the data again. With Megatron's preprocess_data.py, pass --append-eod.",
             )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the checkpoint that a run would resume from: the resume verdict, before launch."""
+"""Rules about the checkpoint that a run would resume from."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,7 +47,7 @@ _CODES: dict[str, ResumeCode] = {
     Setting.WARMUP_SAMPLES: ResumeCode.SCHEDULE,
     Setting.DECAY_SAMPLES: ResumeCode.SCHEDULE,
 }
-"""The code of each reason. Dimensions of the model are not listed and share one code."""
+"""The code for each reason. Model dimensions are not listed: they share one code."""
 _FIELDS: dict[str, str] = {
     Setting.OPTIMIZER: "training.optimizer",
     Setting.OPTIMIZER_SHARDING: "parallelism.sharding",
@@ -65,7 +65,7 @@ _FIELDS: dict[str, str] = {
     Setting.WARMUP_SAMPLES: "training.learning_rate.warmup",
     Setting.DECAY_SAMPLES: "training.learning_rate.decay",
 }
-"""The field of each reason. The others concern the checkpoint as a whole."""
+"""The field for each reason. All other reasons concern the checkpoint as a whole."""
 _OF_OPTIMIZER = (Setting.OPTIMIZER, Setting.OPTIMIZER_SHARDING)
 _LENGTHS = ("steps", "samples", "tokens")
 
@@ -78,28 +78,28 @@ def length_field(situation: Situation) -> str:
 
 
 def judged(situation: Situation) -> Iterator[Checked]:
-    """Report each reason of the resume verdict."""
+    """Report each reason in the resume verdict."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
         return
     wanted = wanted_setup(situation)
     reasons = verdict(chosen.setup, wanted).reasons
-    # If the checkpoint belongs to another model, other differences do not matter.
+    # If the checkpoint belongs to a different model, other differences do not matter.
     shapes = [each for each in reasons if each.what not in _CODES]
     if not shapes and not chosen.has_optimizer:
         yield situation.error(
             ResumeCode.OPTIMIZER,
             origin.field,
-            f"the checkpoint of step {chosen.step:,} has no optimizer state, which a resumed run "
+            f"the checkpoint at step {chosen.step:,} has no optimizer state, which a resumed run "
             "needs.",
-            "Start a new run from its weights instead: initial_weights.",
+            "Start a new run from its weights instead, with initial_weights.",
             chosen.step,
         )
         reasons = tuple(each for each in reasons if each.what not in _OF_OPTIMIZER)
     for reason in shapes[:1] or reasons:
         if _CODES.get(reason.what) is ResumeCode.BATCH:
-            # `other_batch` reports it, if the rest is the same.
+            # `other_batch` reports the batch size, if everything else matches.
             continue
         yield from _finding(situation, origin, chosen.setup, wanted, reason)
 
@@ -113,14 +113,14 @@ def _finding(
         return
     field_name = _field(situation, origin, saved, wanted, reason)
     rule = (
-        f"{origin.address} was saved with {reason.what} {reason.saved}, and the run uses "
+        f"{origin.address} was saved with {reason.what} {reason.saved}, but the run uses "
         f"{reason.wanted}: {reason.meaning}"
     )
     fix, by = _repair(situation, origin, saved, wanted, reason, field_name)
     if reason.what == Setting.LAYOUT and reason.outcome is Resume.RESHARDED:
         yield situation.note(ResumeCode.RESHARDED, field_name, rule, "No action needed.")
     elif code is ResumeCode.LENGTH and origin.is_parent:
-        # A new run may be longer than its parent; from there it has its own data order.
+        # A new run may be longer than its parent; after the parent it has its own data order.
         yield situation.note(code, field_name, rule, "No action needed.", reason.wanted)
     elif reason.outcome is Resume.IMPOSSIBLE:
         yield situation.error(code, field_name, rule, fix, reason.wanted, proposed(*by))
@@ -163,10 +163,10 @@ def _repair(
     if code is ResumeCode.BLEND:
         words = saved.data_order.blend
         by = [f"data.sources={sources}"] if (sources := _sources(words)) else []
-        return "Use the same data, or start a new run from its weights: initial_weights.", by
+        return "Use the same data, or start a new run from its weights with initial_weights.", by
     if code is ResumeCode.SEQUENCE:
         length = saved.data_order.sequence_length
-        fix = f"Use {length}, or start a new run from its weights: initial_weights."
+        fix = f"Use {length}, or start a new run from its weights with initial_weights."
         return fix, [f"{field_name}={length}"]
     if code is ResumeCode.SEED:
         return f"Use {saved.data_order.seed}.", [f"{field_name}={saved.data_order.seed}"]
@@ -177,31 +177,31 @@ def _repair(
     if code is ResumeCode.CONTENT:
         return "Use the files that the checkpoint was trained on, or start a new run.", []
     if origin.is_parent:
-        return "Set continue_from to the run and the checkpoints that this run continues.", []
+        return "Set continue_from to the run and the checkpoints to continue from.", []
     own = f"checkpoints.location={origin.address.rstrip('/')}/{situation.spec.name}"
-    return f"Use the spec that saved it, or give this run another directory: {own}.", [own]
+    return f"Use the spec that saved the checkpoint, or set a different directory: {own}.", [own]
 
 
 def _schedule_repair(origin: ResumeOrigin, saved: Setup, field_name: str) -> tuple[str, list[str]]:
-    """Restart the schedule if possible, otherwise use the saved one."""
+    """Return the fix that restarts the schedule if possible, or restores the saved one."""
     if origin.is_parent:
         by = ["continue_from.reset_schedule=true"]
-        return f"Keep the schedule of the parent, or restart it: {by[0]}.", by
+        return f"Keep the parent's schedule, or restart the schedule: {by[0]}.", by
     schedule, name = saved.schedule, field_name.rpartition(".")[2]
     if schedule is None or name == "style":
-        return "Keep the schedule of the checkpoint, or give the run another name.", []
+        return "Keep the checkpoint's schedule, or give the run a different name.", []
     values: dict[str, object] = {
         "peak": schedule.peak,
         "minimum": schedule.minimum,
         "warmup": f"{{samples: {schedule.warmup_samples}}}",
         "decay": f"{{samples: {schedule.decay_samples}}}",
     }
-    fix = "Keep the schedule of the checkpoint, or continue from it in a run of another name."
+    fix = "Keep the checkpoint's schedule, or continue in a run with a different name."
     return fix, [f"{field_name}={values[name]}"]
 
 
 def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list[str]]:
-    """Return the fix that restores the layout of the checkpoint."""
+    """Return the fix that restores the checkpoint's layout."""
     one, other = saved.layout, wanted.layout
     by = [
         f"parallelism.{name}={getattr(one, name)}"
@@ -214,11 +214,11 @@ def _layout_repair(saved: Setup, wanted: Setup, of_node: int) -> tuple[str, list
         by.append(f"cluster.nodes={one.world_size // of_node}")
         if saved.global_batch_size != wanted.global_batch_size:
             by.append(f"training.global_batch_size={saved.global_batch_size}")
-    return f"Use the layout it was saved with, {one} on {one.world_size} ranks.", by
+    return f"Use the checkpoint's layout, {one} on {one.world_size} ranks.", by
 
 
 def _sources(words: tuple[str, ...]) -> str:
-    """Turn blend arguments into spec sources; "" if they are not weights and paths."""
+    """Convert blend arguments to spec sources; "" if they are not weights and paths."""
     sources, weight = [], ""
     for word in words:
         if word.replace(".", "", 1).isdigit():
@@ -233,7 +233,7 @@ def _sources(words: tuple[str, ...]) -> str:
 
 
 def other_batch(situation: Situation) -> Iterator[Checked]:
-    """Report a checkpoint of another global batch size."""
+    """Report a checkpoint with a different global batch size."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None or not chosen.recorded:
@@ -246,7 +246,7 @@ def other_batch(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             ResumeCode.BATCH,
             "training.global_batch_size",
-            f"the steps up to {chosen.step:,} had {saved:,} sequences, and the run's steps have "
+            f"the global batch size was {saved:,} up to step {chosen.step:,}, but the run uses "
             f"{size:,}. The schedule counts sequences: the learning rate and the last step shift.",
             f"Use {saved}, unless the change is intended.",
             size,
@@ -254,7 +254,7 @@ def other_batch(situation: Situation) -> Iterator[Checked]:
 
 
 def newer_engine(situation: Situation) -> Iterator[Checked]:
-    """Report a checkpoint of a newer engine version than the run's."""
+    """Report a checkpoint from an engine version that is newer than the run's."""
     origin = origin_of(situation)
     chosen = chosen_of(situation, origin) if origin is not None else None
     if origin is None or chosen is None or chosen.setup is None:
@@ -265,8 +265,8 @@ def newer_engine(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             ResumeCode.NEWER_ENGINE,
             origin.field,
-            f"the checkpoint of step {chosen.step:,} was saved by {engine.name} {text}, and "
-            f"the run uses {engine.version}: an older engine may not read it.",
+            f"the checkpoint at step {chosen.step:,} was saved by {engine.name} {text}, but "
+            f"the run uses {engine.version}: an older engine may be unable to read it.",
             f"Use an image with {engine.name} {text} or newer.",
             text,
         )
@@ -289,14 +289,14 @@ def unseen_place(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.PLACE,
             field_name,
-            f"{path} is not in the pods: the volume is mounted at {mount}.",
-            f"Copy the checkpoints to the volume, and set their path below {mount}.",
+            f"{path} does not exist in pods: the volume is mounted at {mount}.",
+            f"Copy the checkpoints to the volume, and use their path below {mount}.",
             path,
         )
 
 
 def first_weights(situation: Situation) -> Iterator[Checked]:
-    """Report initial weights that do not exist or belong to another model."""
+    """Report initial weights that do not exist or belong to a different model."""
     weights, probe = situation.spec.initial_weights, situation.checkpoints
     address = weights.checkpoint if weights else None
     if address is None or probe is None or not has_resume_checks(situation):
@@ -309,7 +309,7 @@ def first_weights(situation: Situation) -> Iterator[Checked]:
             ResumeCode.NOTHING_SAVED,
             field_name,
             f"{address} contains no checkpoint to start from.",
-            "Set the directory that contains the iter_ directories.",
+            "Use the directory that contains the iter_ directories.",
             address,
         )
     elif place.newest is not None and place.newest.setup is not None:
@@ -319,9 +319,9 @@ def first_weights(situation: Situation) -> Iterator[Checked]:
                 yield situation.error(
                     ResumeCode.MODEL,
                     field_name,
-                    f"{address} was saved with {reason.what} {reason.saved}, and the run uses "
+                    f"{address} was saved with {reason.what} {reason.saved}, but the run uses "
                     f"{reason.wanted}: {reason.meaning}",
-                    "Use weights of this model, or the model that these weights belong to.",
+                    "Use weights of this model, or train the model that these weights belong to.",
                     reason.wanted,
                 )
                 return
@@ -338,8 +338,8 @@ def torn_newest(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             ResumeCode.TORN,
             "continue_from.step",
-            f"the newest save, of step {last.step:,}, is incomplete; the run would continue from "
-            f"step {newest.step:,}.",
+            f"the newest checkpoint, at step {last.step:,}, is incomplete: the run would continue "
+            f"from step {newest.step:,}.",
             f"Use {newest.step} if that is intended, or restore the newest checkpoint from an "
             "intact copy.",
             last.step,
@@ -361,7 +361,7 @@ def step_there(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.NO_STEP,
             field_name,
-            f"{origin.address} has no checkpoint of step {parent.step:,}; it has steps {there}.",
+            f"{origin.address} has no checkpoint at step {parent.step:,}; it has steps {there}.",
             f"Use {newest.step}, or latest.",
             parent.step,
             proposed(f"{field_name}={newest.step}"),
@@ -370,8 +370,8 @@ def step_there(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.TORN,
             field_name,
-            f"the save of step {parent.step:,} is incomplete: it has no record.",
-            f"Use {newest.step}, the newest complete one, or latest.",
+            f"the checkpoint at step {parent.step:,} is incomplete: it has no record.",
+            f"Use {newest.step}, the newest complete checkpoint, or latest.",
             parent.step,
             proposed(f"{field_name}={newest.step}"),
         )
@@ -392,10 +392,10 @@ def growing_decay(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             ResumeCode.SCHEDULE,
             f"engine.options.{name}",
-            f"the weight decay grows over the whole run, whose length changed from "
+            f"weight decay grows over the whole run, whose length changed from "
             f"{saved.train_samples:,} to {wanted.train_samples:,} samples: the engine compares the "
-            "lengths when it loads, and stops if they differ.",
-            "Keep the length, use a constant decay, or restart the schedule: "
+            "lengths when it loads the checkpoint, and exits if they differ.",
+            "Keep the length, use constant weight decay, or restart the schedule: "
             "continue_from.reset_schedule=true.",
             options[name],
         )
@@ -414,8 +414,8 @@ def finished(situation: Situation) -> Iterator[Checked]:
     yield make(
         ResumeCode.FINISHED,
         length_field(situation),
-        f"the checkpoint of step {step:,} has consumed {chosen.consumed_samples:,} sequences, and "
-        f"the run ends after {samples:,}: no steps are left to train.",
+        f"the run had consumed {chosen.consumed_samples:,} sequences at step {step:,}, and it ends "
+        f"after {samples:,}: no steps are left to train.",
         f"Make the run longer than {step:,} steps, or continue from an earlier checkpoint.",
         samples,
     )
@@ -434,8 +434,8 @@ def nothing_saved(situation: Situation) -> Iterator[Checked]:
             ResumeCode.NOTHING_SAVED,
             "continue_from.checkpoints",
             f"{origin.address} has {state}: the run cannot continue from it.",
-            "Set the location of the parent's checkpoints. For weights that Seatrial did not save, "
-            "use initial_weights.",
+            "Use the location of the parent's checkpoints. For weights that Seatrial did not save, "
+            "set initial_weights.",
             origin.address,
         )
     elif origin.place.tracked is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the learning rate schedule and evaluation."""
+"""Rules about the learning-rate schedule and evaluation."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,17 @@ from seatrial.units import decimal_quotient
 
 PEAK = "training.learning_rate.peak"
 CONTINUED = 10
-"""Share of the default peak to propose for continued pretraining: schedules usually end there, and
-warming up to the full peak again raises the loss at first (arXiv 2308.04014, 2403.08763)."""
+"""Divisor of the default peak to propose for continued pretraining: schedules usually end at that
+rate, and warming up to the full peak again raises the loss at first (arXiv 2308.04014,
+2403.08763)."""
 
 NOTHING = 1e-3
-"""Share of the peak below which a learning rate has no useful effect."""
+"""Fraction of the peak below which a learning rate has no useful effect."""
 LATE = 0.01
-"""Share of the run by which a decay may end early because of rounding."""
+"""Fraction of the run by which the decay may end early because of rounding."""
 HIGHEST_RATE = 0.02
 """Far above published values for AdamW: GPT-3 125M uses 6e-4 (arXiv 2005.14165, table 2.1), and
-small models in muTransfer's sweeps (arXiv 2203.03466) about 1e-2."""
+small models in the muTransfer sweeps (arXiv 2203.03466) use about 1e-2."""
 
 
 def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
@@ -36,7 +37,7 @@ def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.RATE_OF_NOTHING,
             "training.learning_rate.decay",
-            f"the learning rate is {schedule.minimum:g} from step {ends:,} on, and the run has "
+            f"the learning rate is {schedule.minimum:g} from step {ends:,} on, but the run has "
             f"{length.steps:,} steps: the last {length.steps - ends:,} do not train the model.",
             f"Let the decay end with the run, or set a minimum such as {schedule.peak / 10:g}.",
             ends,
@@ -73,7 +74,7 @@ def warmup_beyond(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             CheckCode.WARMUP_BEYOND,
             "training.learning_rate.warmup",
-            f"the warm-up takes {schedule.warmup_samples // size:,} steps and the run has "
+            f"the warm-up takes {schedule.warmup_samples // size:,} steps, but the run has "
             f"{length.steps:,}: the learning rate reaches only {100 * share:.0f} % of its peak.",
             "Shorten the warm-up, or make the run longer.",
             schedule.warmup_samples // size,
@@ -91,21 +92,21 @@ def never_evaluated(situation: Situation) -> Iterator[Checked]:
             "training.evaluation.every_steps",
             f"the run ends at step {steps:,}, before its first evaluation at step "
             f"{evaluation.every_steps:,}.",
-            f"Use at most {steps}, or batches: 0 to disable evaluation.",
+            f"Use at most {steps}, or set batches: 0 to disable evaluation.",
             evaluation.every_steps,
             proposed(f"training.evaluation.every_steps={max(1, steps // 10)}"),
         )
 
 
 def high_rate(situation: Situation) -> Iterator[Checked]:
-    """Report a peak that is most likely a typing error."""
+    """Report a peak that is most likely a typo."""
     peak = situation.plan.schedule.peak
     if peak > HIGHEST_RATE:
         yield situation.warning(
             CheckCode.HIGH_RATE,
             "training.learning_rate.peak",
-            f"a peak of {peak:g} is far above the values in use for language models, mostly 6e-5 "
-            "to 6e-4.",
+            f"a peak of {peak:g} is far above the values that language models use, mostly 6e-5 to "
+            "6e-4.",
             "Check the exponent, or remove the line to use the default.",
             peak,
             proposed("training.learning_rate.peak=null"),
@@ -113,7 +114,7 @@ def high_rate(situation: Situation) -> Iterator[Checked]:
 
 
 def unset_rate(situation: Situation) -> Iterator[Checked]:
-    """Report continued pretraining with the default learning rate, which is that of pretraining."""
+    """Report continued pretraining with the default learning rate, which is for pretraining."""
     if situation.spec.initial_weights is None or situation.plan.origins.get(PEAK) is Origin.YOU:
         return
     peak = situation.plan.schedule.peak
@@ -121,9 +122,9 @@ def unset_rate(situation: Situation) -> Iterator[Checked]:
     yield situation.warning(
         CheckCode.UNSET_RATE,
         PEAK,
-        f"the run starts from trained weights and sets no learning rate: it would warm up to "
-        f"{peak:g}, a peak for pretraining from scratch. That raises the loss, and the model "
-        "forgets part of what it learned.",
+        f"the run starts from trained weights, but the spec sets no learning rate: the run would "
+        f"warm up to {peak:g}, a peak for pretraining from scratch. This raises the loss, and the "
+        "model forgets part of what it learned.",
         f"Set {PEAK}={lower:g}, where pretraining usually ends, and tune it; or set {peak:g} to "
         "keep this peak.",
         peak,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about secrets that a run needs and the spec does not provide."""
+"""Rules about secrets that a run needs but the spec does not provide."""
 
 import json
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ def _receives(situation: Situation, names: tuple[str, ...]) -> bool:
 
 
 def _with_secret(situation: Situation, secret: str, key: str, env: str) -> str:
-    """Return the override that adds a secret to those of the spec."""
+    """Return the override that adds a secret to the secrets in the spec."""
     known = [ref.model_dump(exclude_none=True) for ref in situation.spec.cluster.secrets]
     return f"cluster.secrets={json.dumps([*known, {'secret': secret, 'key': key, 'env': env}])}"
 
 
 def no_wandb_key(situation: Situation) -> Iterator[Checked]:
-    """Report online Weights & Biases without an API key."""
+    """Report Weights & Biases in online mode without an API key."""
     wandb = situation.spec.monitoring.wandb
     if wandb is None or wandb.mode is not WandbMode.ONLINE or not situation.in_pods:
         return
@@ -36,7 +36,7 @@ def no_wandb_key(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             CheckCode.NO_WANDB_KEY,
             "monitoring.wandb",
-            f"no secret sets {WANDB_KEY} in pods: wandb would prompt for it, and pods have no "
+            f"no secret sets {WANDB_KEY} in pods: wandb would prompt for it, but pods have no "
             "terminal.",
             f"Add {{secret: wandb, key: api-key, env: {WANDB_KEY}}} to cluster.secrets, with the "
             "name and key of your secret.",
@@ -62,7 +62,7 @@ def no_hub_token(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.NO_HUB_TOKEN,
                 field_name,
-                f"{name} is gated, and no secret sets HF_TOKEN in pods: the Hub returns 401.",
+                f"{name} is gated, but no secret sets HF_TOKEN in pods: the Hub returns 401.",
                 "Add {secret: huggingface, key: token, env: HF_TOKEN} to cluster.secrets, with the "
                 "name and key of your secret.",
                 address,
@@ -87,7 +87,7 @@ def given_twice(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.GIVEN_TWICE,
                 f"cluster.secrets[{number}].env",
-                f"{name} is set here and in {other}: processes would get the last of the two, and "
+                f"{name} is set here and in {other}: processes would get the last value, and "
                 "server-side apply rejects an object with both.",
                 "Remove one of them.",
                 name,

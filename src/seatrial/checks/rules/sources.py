@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the sources of a blend: no duplicates, and the format that the spec states."""
+"""Rules about the sources in a blend: no duplicates, and the format that the spec states."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from seatrial.spec.data import SourceFormat
 
 
 def same_source(situation: Situation) -> Iterator[Checked]:
-    """Report data that occurs twice in a blend."""
+    """Report data that appears twice in a blend."""
     seen: dict[tuple[str, str], int] = {}
     for number, source in enumerate(situation.spec.data.sources or ()):
         name = "prepared" if source.prepared else "from"
@@ -23,7 +23,7 @@ def same_source(situation: Situation) -> Iterator[Checked]:
                 f"data.sources[{number}].{name}",
                 f"{key[0]} is also source {seen[key] + 1}: the run reads its samples twice, in "
                 "the same order.",
-                "Remove one of the two, and add its weight to the other.",
+                "Remove one of the two sources, and add its weight to the other.",
                 key[0],
             )
         seen.setdefault(key, number)
@@ -32,8 +32,8 @@ def same_source(situation: Situation) -> Iterator[Checked]:
 def absent_here(situation: Situation, is_there: Callable[[str], bool]) -> Iterator[Checked]:
     """Report raw text and a tokenizer that do not exist on the host of a local run.
 
-    A check without `--data` uses this too: it only tests that a path exists. Once the data is
-    prepared, the run needs neither.
+    A check without `--data` applies this rule too, because it only tests that a path exists. Once
+    the data is prepared, the run needs neither.
     """
     if situation.in_pods or is_there(situation.plan.data_location):
         return
@@ -57,7 +57,7 @@ def absent_here(situation: Situation, is_there: Callable[[str], bool]) -> Iterat
 
 
 def other_format(situation: Situation) -> Iterator[Checked]:
-    """Report files of another format than the spec states."""
+    """Report files whose format differs from the format in the spec."""
     for number, source in enumerate(situation.spec.data.sources or ()):
         if source.from_ is None or source.format is SourceFormat.AUTO or situation.data is None:
             continue
@@ -71,7 +71,7 @@ def other_format(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.OTHER_FORMAT,
                 field_name,
-                f"the files of {source.from_} are {other} according to their names, and would be "
+                f"the files in {source.from_} are {other} according to their names, but would be "
                 f"read as {stated}.",
                 f"Use {other}, or remove the line.",
                 stated,

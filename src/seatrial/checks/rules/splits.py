@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about prepared MDS data: each split exists, is intact and has the sequence length."""
+"""Rules about prepared MDS data: each split exists, is intact and has the right length."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ INDEX = "index.json"
 
 
 def named(situation: Situation) -> Iterator[tuple[str, str]]:
-    """Yield the directories of the splits that a run reads: field and directory."""
+    """Yield the field and the directory of each split that the run reads."""
     yield from ENGINES[situation.spec.engine.name].prepared_splits(situation.plan)
 
 
@@ -30,10 +30,10 @@ def broken(situation: Situation) -> Iterator[Checked]:
         elif facts is Unknown.UNREADABLE:
             code, rule = DatasetCode.HEADER, f"{directory}/{INDEX} is not an MDS index."
         elif isinstance(facts, SplitFacts) and facts.absent:
-            rule = f"{directory}/{facts.absent} is in the index and does not exist."
+            rule = f"{directory}/{facts.absent} is in the index but does not exist."
         elif isinstance(facts, SplitFacts) and facts.other_size:
             code = DatasetCode.SIZE
-            rule = f"{directory}/{facts.other_size} has another size than its index states."
+            rule = f"the size of {directory}/{facts.other_size} differs from the size in the index."
         if rule:
             yield situation.error(code, field_name, rule, fix, directory)
 
@@ -50,14 +50,12 @@ def of_other_length(situation: Situation) -> Iterator[Checked]:
             rule = f"{directory} has no samples."
         elif facts.length is not None and facts.length != wanted:
             rule = (
-                f"samples in {directory} have {facts.length:,} tokens, and the sequence length is "
+                f"samples in {directory} have {facts.length:,} tokens, but the sequence length is "
             )
             title = ENGINES[situation.spec.engine.name].title
             rule += f"{wanted:,}: {title} would train on them without a warning."
         if rule:
-            fix = (
-                "Use data prepared for training.sequence_length, or set that to the data's length."
-            )
+            fix = "Use data prepared for training.sequence_length, or change the sequence length."
             yield situation.error(CheckCode.NO_SAMPLES, field_name, rule, fix, facts.length or 0)
 
 

@@ -36,13 +36,13 @@ def large_tokenizer(situation: Situation) -> Iterator[Checked]:
     if preset is not None:
         usual = situation.catalog.model(preset).tokenizer
         by = [f"data.tokenizer={usual}"] if usual != model.tokenizer else []
-        fix = f"Use the tokenizer of the preset, {usual}, or set model.dimensions yourself."
+        fix = f"Use the preset's tokenizer, {usual}, or set model.dimensions yourself."
     padded = f", padded to {model.padded_vocab_size:,}" if model.padded_vocab_size > own else ""
     yield situation.error(
         CheckCode.LARGE_TOKENIZER,
         "data.tokenizer",
-        f"{model.tokenizer} has {facts.entries:,} entries, and the embedding has {own:,} "
-        f"rows{padded}: the first larger id fails the run with a device-side assert.",
+        f"{model.tokenizer} has {facts.entries:,} entries, but the embedding has {own:,} "
+        f"rows{padded}: the first larger ID fails the run with a device-side assert.",
         fix,
         facts.entries,
         proposed(*by),
@@ -58,7 +58,7 @@ def no_end(situation: Situation) -> Iterator[Checked]:
             "data.tokenizer",
             f"{situation.plan.model.tokenizer} has no end-of-document token: the model cannot tell "
             "documents apart.",
-            "Add one (eos_token in tokenizer_config.json), or use another tokenizer.",
+            "Add one (eos_token in tokenizer_config.json), or use a different tokenizer.",
             situation.plan.model.tokenizer,
         )
     elif isinstance(facts, TokenizerFacts) and facts.unstated_end:
@@ -77,7 +77,7 @@ def no_tokenizer(situation: Situation) -> Iterator[Checked]:
     if found is Unknown.ABSENT:
         rule, fix = f"the tokenizer {name} does not exist.", "Check the name or the path."
     elif found is Unknown.UNREADABLE:
-        rule = f"{name} exists, and cannot be read as a tokenizer."
+        rule = f"{name} exists, but cannot be read as a tokenizer."
         fix = "Use a tokenizer.json written by the tokenizers library, or its directory."
     elif _without_class(situation, found):
         rule = no_class_rule(ENGINES[situation.spec.engine.name].title)
@@ -88,7 +88,7 @@ def no_tokenizer(situation: Situation) -> Iterator[Checked]:
 
 
 def _without_class(situation: Situation, facts: TokenizerFacts | Unknown) -> bool:
-    """True if the engine needs a tokenizer class and the files of the tokenizer name none."""
+    """True if the engine needs a tokenizer class but the tokenizer's files name none."""
     wanted = ENGINES[situation.spec.engine.name].needs_tokenizer_class
     if not wanted or situation.spec.data.mock or not isinstance(facts, TokenizerFacts):
         return False
@@ -116,7 +116,7 @@ def no_corpus(situation: Situation) -> Iterator[Checked]:
 
 
 def files(situation: Situation) -> Iterator[Checked]:
-    """Report patterns that match no file, and samples of more files than exist."""
+    """Report patterns that match no files, and samples of more files than exist."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
         if not isinstance(facts, CorpusFacts) or not facts.files:
@@ -126,7 +126,7 @@ def files(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 CheckCode.NO_FILES,
                 f"data.sources[{number}].files",
-                f"{source.files} matches no file in {source.from_}; the first file there is "
+                f"{source.files} matches no files in {source.from_}; the first file there is "
                 f"{facts.files[0]}.",
                 f"Use {by.partition('=')[2]}." if not by.endswith("null") else "Remove files.",
                 source.files,
@@ -136,7 +136,7 @@ def files(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.FEWER_FILES,
                 f"data.sources[{number}].sample_files",
-                f"the sample takes {source.sample_files:,} files, and only {facts.taken:,} exist.",
+                f"sample_files is {source.sample_files:,}, but only {facts.taken:,} files exist.",
                 f"Use {facts.taken}, or remove the line to use all files.",
                 source.sample_files,
                 proposed(f"data.sources[{number}].sample_files={facts.taken}"),
@@ -144,7 +144,7 @@ def files(situation: Situation) -> Iterator[Checked]:
 
 
 def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str) -> str:
-    """Return the override to a pattern that matches files: compressed ones, or all known ones."""
+    """Return the override to a pattern that matches compressed files, or all supported files."""
     field_name = f"data.sources[{number}].files"
     address = (situation.spec.data.sources or ())[number].from_ or ""
     for packing in Compression if situation.data else ():
@@ -155,16 +155,16 @@ def _pattern(situation: Situation, number: int, facts: CorpusFacts, pattern: str
 
 
 def unreadable(situation: Situation) -> Iterator[Checked]:
-    """Report files that are empty or of another format than their names state."""
+    """Report files that are empty, or whose format differs from their names."""
     for number, facts in _corpora(situation):
         source = (situation.spec.data.sources or ())[number]
-        # A format that the spec states replaces the format in the names.
+        # A format in the spec overrides the format in the file names.
         if isinstance(facts, CorpusFacts) and facts.unreadable and source.format in _BY_NAME:
             yield situation.error(
                 CheckCode.UNREADABLE,
                 f"data.sources[{number}].from",
-                f"no document of {source.from_} can be read: {facts.unreadable}.",
-                "Inspect the file, and copy or create it again.",
+                f"no document in {source.from_} can be read: {facts.unreadable}.",
+                "Inspect the files, and copy or create them again.",
                 source.from_,
             )
 
@@ -181,14 +181,14 @@ def text_field(situation: Situation) -> Iterator[Checked]:
             continue
         rule = f"the documents have no field {wanted!r}; their fields: {', '.join(facts.fields)}."
         if wanted in facts.other_fields:
-            rule = f"the field {wanted!r} of the documents is not text."
+            rule = f"the field {wanted!r} in the documents is not text."
         textual = [name for name in facts.fields if name not in facts.other_fields]
         likely = next((name for name in LIKELY_FIELDS if name in textual), "".join(textual[:1]))
         yield situation.error(
             CheckCode.TEXT_FIELD,
             f"data.sources[{number}].text_field",
             rule,
-            f"Use {likely}, if that is the text." if likely else "Use documents with a text field.",
+            f"Use {likely} if that is the text." if likely else "Use documents with a text field.",
             wanted,
             proposed(*([f"data.sources[{number}].text_field={likely}"] if likely else [])),
         )

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The activations that the forward pass of a layer stores for the backward pass.
 
-The tensors of a layer are those of arXiv 2205.05198, section 4. The constants give the bytes of
-each tensor for a stack with 16-bit elements. In fp32, every element is twice as wide, except the
-masks of dropout. Selective recomputation drops the tensors that its modules discard in
-megatron-core 0.19.2: `core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py`
-(moe_act), `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
+The tensors of a layer are those in arXiv 2205.05198, section 4. The constants are the bytes of each
+tensor for a stack with 16-bit elements. In fp32, every element is twice as wide, except dropout
+masks. Selective recomputation drops the tensors that its modules discard in megatron-core 0.19.2:
+`core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py` (moe_act),
+`moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
 """
 
 from typing import NamedTuple
@@ -19,22 +19,22 @@ from seatrial.spec.parallelism import Recompute, RecomputeModule
 
 LATENT_QUERY = LATENT_KEY = 192
 LATENT_VALUE = 128
-"""Elements of a head in multi-latent attention (arXiv 2412.19437, section 4.2)."""
+"""Elements per head in multi-latent attention (arXiv 2412.19437, section 4.2)."""
 LATENTS = 2 * (1536 + 512) + 64
 """Elements of a token's compressed queries, keys and values, before and after their norms."""
 MASK_BYTES = 1
-"""Bytes of an element of a dropout mask, part of the bytes that attention stores per score."""
+"""Bytes per element of a dropout mask, part of the bytes that attention stores per score."""
 NORMS = 2
 """Number of norms per layer, whose outputs are inputs of products."""
 
 
 class LayerActivations(NamedTuple):
-    """Bytes of one layer for one micro batch on one rank."""
+    """Bytes of one layer for one micro-batch on one rank."""
 
     kept: float
     """Stored until the backward pass of a dense layer."""
     kept_expert: float
-    """The same for a layer with experts; equal in a dense model."""
+    """Stored until the backward pass of a layer with experts; same as `kept` in a dense model."""
     working: float
     """Additional memory during the backward pass of one layer."""
     width: float
@@ -54,17 +54,17 @@ class _Sizes(NamedTuple):
     """The sizes from which every part is computed."""
 
     tokens: float
-    """Tokens of a micro batch on one rank, before sequence parallelism."""
+    """Tokens per micro-batch on one rank, before sequence parallelism."""
     hidden: float
     """Elements of the residual stream on one rank."""
     split: int
     """Ranks that split the residual stream."""
     element_bytes: float
-    """Bytes of an element that is not an input of a narrow product."""
+    """Bytes per element that is not an input of a narrow product."""
     wider: float
-    """The factor on the bytes of the constants, which are for 16 bits."""
+    """Factor for the bytes in the constants, which are for 16 bits."""
     input_bytes: float
-    """Bytes of a stored element of a product's input."""
+    """Bytes per stored element of a product's input."""
     per_unit: float
     """Bytes stored per token and unit of the feed-forward width."""
     again: frozenset[RecomputeModule]
@@ -72,7 +72,7 @@ class _Sizes(NamedTuple):
 
 
 def layer_activations(workload: Workload, constants: StackConstants) -> LayerActivations:
-    """Return the bytes that one layer stores, and those that its backward pass adds."""
+    """Return the bytes that one layer stores, and the bytes that its backward pass adds."""
     sizes = _sizes(workload, constants)
     attention = _attention(workload, constants, sizes)
     residual = _residual(workload, constants, sizes, experts=False)
@@ -118,7 +118,7 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
 def _residual(
     workload: Workload, constants: StackConstants, sizes: _Sizes, *, experts: bool
 ) -> _Part:
-    """Return the bytes of norms, their outputs, and masks of dropout."""
+    """Return the bytes of norms, their outputs, and dropout masks."""
     masks = constants.dropout_bytes if workload.hidden_dropout else 0.0
     whole = sizes.hidden * (constants.residual_bytes * sizes.wider + masks)
     gathered = sizes.tokens * workload.model.hidden_size * constants.gathered_bytes
@@ -183,10 +183,10 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
         return _Part(0.0, 0.0)
     routed = sizes.tokens / sizes.split * moe.top_k * constants.expert_imbalance
     inner = routed * moe.expert_ffn_hidden_size
-    # With etp the tokens of its ranks are gathered, and each holds its share of the inner width.
+    # With etp, the tokens of its ranks are gathered, and each rank has a part of the inner width.
     routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
     # Without a gate, a separate operation applies the router's weights and stores its input. With a
-    # gate, the kernel of the activation applies them.
+    # gate, the activation kernel applies the weights.
     activated = 0.0 if model.activation is Activation.SWIGLU else sizes.element_bytes
     routed_bytes += inner * (sizes.per_unit + activated)
     shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a GPU by stage and part, and the verdict."""
+"""GPU memory by stage and part, and the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ class MemoryPart(StrEnum):
     """The parts of the memory that a training process needs on its GPU."""
 
     WEIGHTS = "weights"
-    """Parameters in the format of the matrix products; with FSDP also gathered layers."""
+    """Parameters in the format of the matrix products and, with FSDP, gathered layers."""
     GRADIENTS = "gradients"
-    """Gradients that the engine accumulates over the micro batches of a step."""
+    """Gradients that the engine accumulates over the micro-batches of a step."""
     OPTIMIZER = "optimizer"
-    """fp32 master weights and both moments of Adam, or this rank's share of them."""
+    """fp32 master weights and both Adam moments, or this rank's shard of them."""
     ACTIVATIONS = "activations"
-    """Tensors stored for the backward pass, of all micro batches in flight."""
+    """Tensors stored for the backward pass, for all micro-batches in flight."""
     LOGITS = "logits"
     """Output of the last stage over the vocabulary, its softmax and its gradient."""
     COMMUNICATION = "communication"
@@ -27,14 +27,14 @@ class MemoryPart(StrEnum):
 
 
 class MemoryFit(StrEnum):
-    """The verdict: if a layout fits the GPU."""
+    """The verdict: whether a layout fits on the GPU."""
 
     FITS = "fits"
-    """It fits, including the error bar."""
+    """The layout fits, including the error bar."""
     RISKY = "risky"
-    """The error bar spans the limit: only a short trial can show it."""
+    """The limit is within the error bar: only a short trial can show whether the layout fits."""
     DOES_NOT_FIT = "does-not-fit"
-    """It does not fit, including the error bar."""
+    """The layout does not fit, even at the lower end of the error bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,15 @@ class Memory:
     """The memory of a layout, and the verdict."""
 
     stages: tuple[StageMemory, ...]
-    """The stages that can be the fullest: the first, the second, the last, in order."""
+    """The stages that can need the most memory: the first, the second, the last, in order."""
     fullest: StageMemory
     """The stage that needs the most memory."""
     verdict: MemoryFit
     """The verdict on the fullest stage."""
     headroom: int
-    """Device memory minus the need of the fullest stage, in bytes; negative if it does not fit."""
+    """Free device memory on the fullest stage, in bytes; negative if the stage does not fit."""
     error: float
-    """Relative error bar: the error of nine of ten held-out published runs, plus `assumed`."""
+    """Relative error bar: that of nine of ten held-out published runs, plus `assumed`."""
     untested: tuple[str, ...] = ()
     """Features that published figures barely test; the error bar covers their full effect."""
     assumed: float = 0.0

@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StackConstants:
-    """The memory of a training stack; the file states which values were fitted."""
+    """The memory constants of a training stack; the file states which values were fitted."""
 
     residual_bytes: float
     """Stored per layer, token and unit of width: norms and inputs of products; not split by tp."""
     gathered_bytes: float
-    """The same for inputs that are stored after gathering, even with sequence parallelism."""
+    """As `residual_bytes`, for inputs stored after gathering, even with sequence parallelism."""
     dropout_bytes: float
-    """The same for the masks of dropout on the residual stream, if there is dropout."""
+    """As `residual_bytes`, for the dropout masks on the residual stream, if there is dropout."""
     attention_bytes: float
     """Stored per token and element of queries, keys, values and attention output."""
     score_bytes: float
@@ -38,28 +38,28 @@ class StackConstants:
     state_bytes: float
     """Per parameter in addition to weights, gradients and optimizer, not sharded."""
     shared_state_bytes: float
-    """The same, sharded like the optimizer state."""
+    """As `state_bytes`, sharded like the optimizer state."""
     expert_imbalance: float
-    """Ratio of the tokens of the fullest rank's experts to the mean."""
+    """Ratio of the tokens for the fullest rank's experts to the mean."""
     allocated_bytes: float
-    """Live tensors of constant size: workspaces of libraries."""
+    """Live tensors of constant size: library workspaces."""
     context_bytes: float
-    """Memory of any process outside torch's allocator: CUDA context and libraries."""
+    """Memory of each process outside torch's allocator: CUDA context and libraries."""
     communicator_bytes: float
     """Buffers of one communicator."""
     fragmentation: float
-    """Reserved but not allocated memory, as a share of the activations."""
+    """Reserved but not allocated memory, as a fraction of the activations."""
     logit_fragmentation: float
-    """The same as a share of the logits, whose few large blocks are rarely reused."""
+    """As `fragmentation`, as a fraction of the logits, whose few large blocks are rarely reused."""
     error: float
     """Relative error of nine of ten held-out runs."""
     expert_error: float
-    """The same for mixtures of experts, which were not fitted."""
+    """As `error`, for mixture-of-experts models, which were not fitted."""
 
 
 @cache
 def constants(stack: str) -> StackConstants:
-    """Return the constants of a stack; those of the stand-in for an unknown stack."""
+    """Return the constants of a stack; for an unknown stack, those of the stand-in."""
     known = _file()["stacks"]
     return StackConstants(**known.get(stack, known[stand_in()])["constants"])
 
@@ -76,7 +76,7 @@ def is_known(stack: str) -> bool:
 
 @cache
 def borrowed_error() -> float:
-    """Return the relative error of nine of ten runs of a stack with another's constants."""
+    """Return the relative error of nine of ten runs if a stack uses a different one's constants."""
     return float(_file()["borrowed_error"])
 
 

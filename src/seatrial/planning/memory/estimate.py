@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Estimate the memory of each stage of a layout, and whether it fits the GPU."""
+"""Estimate the memory of each stage of a layout, and whether it fits on the GPU."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ from seatrial.spec.training import Precision
 
 
 def in_flight(workload: Workload, stage: int) -> float:
-    """Return the peak number of micro batches whose activations a stage stores.
+    """Return the peak number of micro-batches whose activations a stage stores.
 
-    In the plain schedule, it is one more than the number of later stages. The interleaved schedule
-    counts chunks: 2 (p - i - 1) + (v - 1) p from the warm-up, and the running one.
+    In the plain schedule, this is one more than the number of later stages. The interleaved
+    schedule counts chunks: 2 (p - i - 1) + (v - 1) p from the warm-up, plus the running one.
     """
     stages, chunks = workload.layout.pp_size, workload.layout.vp_size
     if stages == 1:
@@ -62,10 +62,10 @@ def most_kept(workload: Workload, stage: int, chunk_bytes: Sequence[float]) -> f
 def held_chunks(
     stages: int, chunks: int, stage: int, micro_batches: int
 ) -> frozenset[tuple[int, ...]]:
-    """Return the peak combinations of micro batches that each chunk stores.
+    """Return the peak combinations of micro-batches that each chunk stores.
 
-    Chunks alternate after as many passes as there are stages; the backward passes take the chunks
-    in the opposite order.
+    Chunks alternate after as many passes as there are stages; backward passes use the chunks in the
+    opposite order.
     """
     total = micro_batches * chunks
     warm_up = min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages)
@@ -93,7 +93,7 @@ def memory(workload: Workload) -> Memory:
 
 
 def every_stage(workload: Workload) -> Memory:
-    """Return the memory of all stages, for pictures."""
+    """Return the memory of all stages, for figures."""
     known = constants(workload.stack)
     return judged(workload, known, stages_of(workload, known, range(workload.layout.pp_size)))
 
@@ -101,9 +101,9 @@ def every_stage(workload: Workload) -> Memory:
 def deciding_stages(workload: Workload) -> tuple[int, ...]:
     """Return the stages that can be the fullest.
 
-    The stages between the first and the last have the same number of layers, and the earlier one
-    has more micro batches in flight. Leading layers without experts make a stage smaller, so the
-    first stage without them is included too.
+    The stages between the first and the last have the same number of layers, and earlier stages
+    have more micro-batches in flight. Leading layers without experts make a stage smaller, so the
+    first stage without such layers is included too.
     """
     last = workload.layout.pp_size - 1
     if last < 2:
@@ -126,7 +126,7 @@ def stages_of(
 
 
 def communicators(workload: Workload) -> int:
-    """Return the number of communicators of a rank, each with its own buffers."""
+    """Return the number of communicators on a rank, each with its own buffers."""
     layout = workload.layout
     return (
         (layout.tp_size > 1)
@@ -145,7 +145,7 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     assumed = max(0.0, borrowed_error() - tested) if untested else 0.0
     if narrow_format(workload) is not None:
         assumed += _narrowed_share(workload, known, fullest)
-        untested = (*untested, f"copies of weights and inputs in {workload.precision}")
+        untested = (*untested, f"{workload.precision} copies of weights and inputs")
     error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
@@ -158,25 +158,25 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
 
 
 def borrowed(workload: Workload) -> tuple[str, ...]:
-    """Return the parts of a workload that use constants fitted to something else, as text.
+    """Return the parts of a workload that use constants from different runs, as text.
 
     No figure with FSDP or fp32 was fitted. Their error bar is that of one stack's figures with the
-    constants of another (`backtest/memory_backtest.py`).
+    constants of a different stack (`backtest/memory_backtest.py`).
     """
     found = []
     if not is_known(workload.stack):
-        found.append(f"{workload.stack}, with the constants of {stand_in()}")
+        found.append(f"{workload.stack}, estimated with the constants of {stand_in()}")
     if workload.sharding is Sharding.FSDP:
-        found.append("sharding and gathering by FSDP")
+        found.append("FSDP sharding and gathering")
     if workload.precision is Precision.FP32:
         found.append("activations in fp32, estimated from 16-bit runs")
     return tuple(found)
 
 
 def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemory) -> float:
-    """Return the relative change of a stage's memory by narrow products.
+    """Return the relative change in a stage's memory due to narrow products.
 
-    Published figures barely test it, so the error bar covers all of it.
+    Published figures barely test this change, so the error bar covers all of it.
     """
     wide = replace(workload, precision=Precision.BF16)
     (plain,) = stages_of(wide, known, (stage.index,))
@@ -203,7 +203,7 @@ def _stage(
         # Input and output of the norm before the output projection.
         kept += 2 * layer.width
         logits = logit_memory(workload, known)
-    # The logits are freed before the backward pass of the first layer: the larger one counts.
+    # The logits are freed before the backward pass of the first layer: the larger peak counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
     return StageMemory(
         index,
@@ -218,7 +218,7 @@ def _stage(
 
 
 def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], index: int) -> float:
-    """Return the bytes that all micro batches in flight store on a stage."""
+    """Return the bytes that all micro-batches in flight store on a stage."""
     first = chunks[0]
     if chunks.count(first) < len(chunks):
         sizes = [own.dense * layer.kept + own.expert * layer.kept_expert for own in chunks]
@@ -228,10 +228,10 @@ def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], ind
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:
-    """Return the bytes of logits, softmax and gradient of one micro batch on the last stage."""
+    """Return the bytes of logits, softmax and gradient for one micro-batch on the last stage."""
     layout = workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
-    # One of the copies is in the format of the products, the others are in fp32.
+    # One copy is in the format of the products, the others are in fp32.
     wider = element_bytes(workload) - HALF_BYTES
     own = known.logit_bytes + wider if known.logit_bytes else 0.0
     whole = known.whole_logit_bytes + wider if known.whole_logit_bytes else 0.0

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The width of elements, and the effect of products in 8 or 4 bits in Transformer Engine.
 
-A weight has a copy in the narrow format that lives across micro batches, because Megatron marks
-the first one (`core/extensions/transformer_engine.py` of 0.19.2). There is a second copy for the
-backward pass if that reads it in another order: always with scales per block, and before Blackwell
+A weight has a copy in the narrow format that is kept across micro-batches, because Megatron marks
+the first one (`core/extensions/transformer_engine.py` in 0.19.2). The backward pass needs a second
+copy if it reads the weight in a different order: always with scales per block, and before Blackwell
 also with a scale per tensor (NVIDIA/TransformerEngine issues 1261 and 1880). The input of a product
-is stored in the narrow format instead of 16 bits (issue 1764). This comes from reading the source:
-eight published fp8 figures are too few for a separate error bar.
+is stored in the narrow format instead of 16 bits (issue 1764). This model comes from the source
+code: eight published fp8 figures are too few for a separate error bar.
 """
 
 from typing import NamedTuple
@@ -17,28 +17,28 @@ from seatrial.spec.training import Precision
 
 
 class NarrowFormat(NamedTuple):
-    """Bytes of an element of products with fewer than 16 bits."""
+    """Bytes per element in products with fewer than 16 bits."""
 
     input_bytes: float
-    """Bytes of an input that is stored for the backward pass."""
+    """Bytes per input element that is stored for the backward pass."""
     weight_bytes: float
-    """Bytes of all narrow copies of a weight."""
+    """Bytes per weight for all narrow copies."""
 
 
 HALF_BYTES = 2.0
-"""Bytes of an element in 16 bits."""
+"""Bytes per 16-bit element."""
 SINGLE_BYTES = 4.0
-"""Bytes of an element in fp32."""
+"""Bytes per fp32 element."""
 EITHER_ORDER = ("b200", "b300", "gb200", "gb300")
 """GPUs that multiply one 8-bit copy in both orders if a tensor has one scale."""
 MXFP8_BYTES = 1 + 1 / 32
-"""Bytes of an element, with a scale of one byte per 32 elements."""
+"""Bytes per element, including a one-byte scale per 32 elements."""
 NVFP4_BYTES = 1 / 2 + 1 / 16
-"""Bytes of an element, with a scale of one byte per 16 elements."""
+"""Bytes per element, including a one-byte scale per 16 elements."""
 
 
 def element_bytes(workload: Workload) -> float:
-    """Return the bytes of an element of weights and activations outside narrow products."""
+    """Return the bytes per element of weights and activations outside narrow products."""
     return SINGLE_BYTES if workload.precision is Precision.FP32 else HALF_BYTES
 
 
@@ -56,10 +56,10 @@ def narrow_format(workload: Workload) -> NarrowFormat | None:
 
 
 def layer_weight_bytes(workload: Workload) -> float:
-    """Return the bytes of a layer's weight beyond 16 bits; embedding and output stay in 16.
+    """Return the bytes per weight in a layer beyond 16 bits; embedding and output stay in 16 bits.
 
-    With narrow weights (Megatron's `--fp8-param-gather`) there is no copy in 16 bits, so this can
-    be negative.
+    With narrow weights (Megatron's `--fp8-param-gather`), there is no 16-bit copy, so the result
+    can be negative.
     """
     narrow = narrow_format(workload)
     if narrow is None:

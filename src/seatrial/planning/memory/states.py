@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weights, gradients and optimizer state of a rank: 18 bytes per parameter, sharded or not.
+"""Weights, gradients and optimizer state on a rank: 18 bytes per parameter, sharded or not.
 
 Products in 8 or 4 bits add narrow copies of the layers' weights.
 
-Objects that a search creates thousands of times are named tuples, which cost a third of a frozen
-dataclass.
+Objects that a search creates thousands of times are named tuples, which take a third of the time
+of a frozen dataclass.
 """
 
 from typing import NamedTuple
@@ -19,9 +19,9 @@ from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 MOMENTS_BYTES = 8
-"""Bytes of both moments of Adam, in fp32."""
+"""Bytes per parameter for both Adam moments, in fp32."""
 MASTER_BYTES = 4
-"""Bytes of the fp32 copy that the optimizer updates, if the weights have fewer bits."""
+"""Bytes per parameter for the fp32 copy that the optimizer updates, if weights have fewer bits."""
 
 
 class ModelCounts(NamedTuple):
@@ -32,17 +32,17 @@ class ModelCounts(NamedTuple):
     expert_layer: int
     """Parameters of a layer with experts, on one rank."""
     experts: int
-    """Parameters of its routed experts."""
+    """Parameters of the routed experts in such a layer."""
     inputs: int
-    """Embeddings of the first stage."""
+    """Parameters of the embeddings on the first stage."""
     outputs: int
-    """Output projection of the last stage."""
+    """Parameters of the output projection on the last stage."""
     final_norm: int
-    """Norm before the output."""
+    """Parameters of the norm before the output."""
 
 
 class Layers(NamedTuple):
-    """The number of layers of a stage."""
+    """The number of layers in a stage."""
 
     dense: int
     """Layers without experts."""
@@ -82,7 +82,7 @@ def model_counts(workload: Workload) -> ModelCounts:
 def _routed_parameters(workload: Workload, expert_layer: int) -> int:
     """Return the parameters of a layer's routed experts.
 
-    Only they change with ep, so they follow from the difference between two values of ep.
+    Only these change with ep, so they follow from the difference between two values of ep.
     """
     model, layout = workload.model, workload.layout
     moe = model.moe
@@ -99,7 +99,7 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
 
 
 def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
-    """Return the number of layers of each chunk of a stage, with and without experts."""
+    """Return the number of layers in each chunk of a stage, with and without experts."""
     chunks = workload.stages[stage].chunks
     moe = workload.model.moe
     if moe is None:
@@ -117,12 +117,12 @@ def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
 
 
 def stage_layers(workload: Workload, stage: int) -> Layers:
-    """Return the number of layers of a stage, with and without experts."""
+    """Return the number of layers in a stage, with and without experts."""
     return total_layers(chunk_layers(workload, stage))
 
 
 def total_layers(chunks: list[Layers]) -> Layers:
-    """Return the number of layers of all chunks together."""
+    """Return the total number of layers in all chunks."""
     if len(chunks) == 1:
         return chunks[0]
     return Layers(sum([chunk[0] for chunk in chunks]), sum([chunk[1] for chunk in chunks]))
@@ -131,9 +131,9 @@ def total_layers(chunks: list[Layers]) -> Layers:
 def stage_parameters(
     workload: Workload, counts: ModelCounts, layers: Layers, stage: int
 ) -> tuple[int, int]:
-    """Return the parameters of one rank of a stage: without routed experts, and of those.
+    """Return the parameters on one rank of a stage: outside and inside routed experts.
 
-    They add up to `planning.parameters.rank_parameters`.
+    The two add up to `planning.parameters.rank_parameters`.
     """
     routed = layers.expert * counts.experts
     rest = layers.dense * counts.dense_layer + layers.expert * counts.expert_layer - routed
@@ -178,7 +178,7 @@ def states(
             int(weights), parameters * workload.gradient_bytes, int(shared * optimizer_bytes)
         )
     largest = max(counts.dense_layer, counts.expert_layer)
-    # Two layers are gathered at a time: one computes while the next one arrives.
+    # Two layers are gathered at a time: one computes while the next one is transferred.
     return States(
         int(shared * weight_bytes + GATHERED_LAYERS * largest * (weight_bytes + copies)),
         int((shared + largest) * workload.gradient_bytes),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint interval that loses the least time to saves and failures."""
+"""The checkpoint interval that minimises the time lost to saves and failures."""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from math import exp, expm1, log1p, sqrt
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The shares of a run's time that are not training."""
+    """The fractions of a run's time that are lost."""
 
     saving: float
     failures: float
-    """Work that is repeated after failures, and restarts."""
+    """Restarts, and work that is repeated after failures."""
 
     @property
     def total(self) -> float:
@@ -46,7 +46,7 @@ def daly_interval(save: float, between_failures: float) -> float:
 
 
 def losses(interval: float, save: float, restart: float, between_failures: float) -> Losses:
-    """Return the shares of time lost with a save after every `interval` seconds of work.
+    """Return the fractions of time lost with a save after every `interval` seconds of work.
 
     Failures are a Poisson process and also happen during saves and restarts. The expected time for
     one interval is M e^(R/M) (e^((t + C)/M) - 1), as in Daly's paper.
@@ -67,7 +67,7 @@ MOST_EXPONENT = 600.0
 
 
 def best_interval(save: float, restart: float, between_failures: float) -> float:
-    """Return the exact interval of least loss, at which the derivative of the losses is zero.
+    """Return the exact interval with the least loss, where the derivative of the losses is zero.
 
     Newton's method solves (1 - t/M) e^((t + C)/M) = 1, starting from Daly's rule. The restart time
     changes the loss but not the best interval.
@@ -94,14 +94,14 @@ def steps_between_saves(interval: float, step_seconds: float) -> int:
 
 
 DEFAULT_RATE = "llama-3"
-"""The largest and best documented run."""
+"""The default rate: the largest and best documented run."""
 SECONDS_PER_HOUR = 3600
 HOURS_PER_YEAR = 8760
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """The rate of unexpected interruptions of a fleet's jobs."""
+    """The rate of unexpected interruptions in a fleet's jobs."""
 
     title: str
     """The run or the cluster."""
@@ -122,7 +122,7 @@ class FailureRate:
         return self.interruptions / self.gpus / self.hours
 
     def between_failures(self, gpus: int) -> float:
-        """Return the mean seconds between interruptions of a job with so many GPUs.
+        """Return the mean seconds between interruptions of a job with this many GPUs.
 
         Each interruption is attributed to one GPU, so the rate is proportional to their number.
         """

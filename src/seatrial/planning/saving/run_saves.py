@@ -13,11 +13,11 @@ from seatrial.planning.saving.size import node_bandwidth
 from seatrial.planning.search.candidates import Priced
 
 MOST_AT_RISK = 7200.0
-"""Maximum seconds of work between two saves by default, even if a longer interval loses less."""
+"""Maximum seconds of work between two saves by default, even if a longer interval is better."""
 MOST_STEPS = 1000
 """Maximum number of steps between saves if the step time or the save time is unknown."""
 FEWEST_SAVES = 10
-"""Minimum number of saves of a run if the step time or the save time is unknown."""
+"""Minimum number of saves in a run if the step time or the save time is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Saves:
     tier: str
     """The storage tier that the figures are for."""
     assumed: bool
-    """True if the run uses an existing claim of unknown tier, so the profile's default is used."""
+    """True if the tier of an existing PVC is unknown, so the profile's default is used."""
     budget: SaveBudget
     """Size, save time and losses on that tier."""
     write_seconds: dict[str, float | None]
-    """Seconds of one save on each tier of the profile, on the smallest volume that is enough."""
+    """Seconds per save on each tier in the profile, on the smallest sufficient volume."""
     rate: FailureRate
-    """The failure rate that is assumed."""
+    """The assumed failure rate."""
     between_failures: float
-    """Mean seconds between failures of all GPUs together, at that rate."""
+    """Mean seconds between failures of any GPU, at that rate."""
     at_risk: float
     """Seconds of work between two saves: the most that one failure loses."""
 
@@ -73,9 +73,9 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
 def save_interval(plan: Plan, chosen: Priced | None, catalog: Catalog) -> int:
     """Return the steps between saves for a spec that leaves them to the planner.
 
-    An interval given in minutes or hours is rounded down to whole steps. Otherwise the planner
-    takes the interval that loses the least time, with at most `MOST_AT_RISK` seconds of work at
-    risk. If the step time is unknown, it takes a usual number of steps.
+    An interval in minutes or hours is rounded down to whole steps. Otherwise, the planner uses the
+    interval that loses the least time, with at most `MOST_AT_RISK` seconds of work at risk. If the
+    step time is unknown, the planner uses a typical number of steps.
     """
     if chosen is None:
         return _nearest(_usual(plan), _allowed(plan))
@@ -89,7 +89,7 @@ def save_interval(plan: Plan, chosen: Priced | None, catalog: Catalog) -> int:
 def least_losing(plan: Plan, chosen: Priced, saves: Saves) -> int:
     """Return the interval that loses the least time, with a limited amount of work at risk.
 
-    If the run keeps some checkpoints permanently, the interval divides their interval.
+    If the run keeps some checkpoints permanently, `keep_every_steps` is a multiple of the interval.
     """
     most = _steps_within(MOST_AT_RISK, chosen)
     allowed, write = _allowed(plan), saves.budget.write_seconds
@@ -109,17 +109,17 @@ def least_losing(plan: Plan, chosen: Priced, saves: Saves) -> int:
 
 
 def _steps_within(seconds: float, chosen: Priced) -> int:
-    """Return the whole steps that fit into a time; at least one."""
+    """Return the number of whole steps that fit into a time, at least one."""
     return max(1, int(seconds / chosen.time.total))
 
 
 def _up_to(most: int, intervals: list[int]) -> list[int]:
-    """Return the intervals of at most so many steps. 1 divides everything, so there is one."""
+    """Return the intervals of at most this many steps, which always include 1."""
     return [interval for interval in intervals if interval <= most]
 
 
 def _usual(plan: Plan) -> int:
-    """Return a usual number of steps between saves, for unknown costs."""
+    """Return a typical number of steps between saves, for unknown costs."""
     return max(1, min(MOST_STEPS, plan.length.steps // FEWEST_SAVES))
 
 
@@ -133,5 +133,5 @@ def _allowed(plan: Plan) -> list[int] | None:
 
 
 def _nearest(best: int, allowed: list[int] | None) -> int:
-    """Return the allowed interval nearest to the best one, by their ratio."""
+    """Return the allowed interval that is nearest to the best interval, by ratio."""
     return min(allowed, key=lambda n: max(n / best, best / n)) if allowed else best

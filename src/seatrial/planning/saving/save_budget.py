@@ -21,10 +21,10 @@ from seatrial.spec.scalars import AUTO
 from seatrial.spec.training import Precision
 
 RESTART_SECONDS = 900.0
-"""From a failure to the next step: detection, rescheduling, loading.
+"""Time from a failure to the next step: detection, rescheduling, loading.
 
-AWS gives 15 to 30 minutes for recovery from a checkpoint (SageMaker HyperPod documentation). The
-best interval does not depend on it.
+AWS states 15 to 30 minutes for recovery from a checkpoint (SageMaker HyperPod documentation). The
+best interval does not depend on this time.
 """
 
 
@@ -59,7 +59,7 @@ class SaveBudget:
     every_steps: int | None
     """Steps between saves in the spec, or the best interval if it is `auto`."""
     lost: Losses | None
-    """Shares of the time that saves and failures take at `every_steps`.
+    """Fractions of the time that saves and failures take at `every_steps`.
 
     If the save time is unknown, saves are not counted. None if `every_steps` is unknown too.
     """
@@ -68,11 +68,11 @@ class SaveBudget:
     capacity: int
     """Largest total size of the checkpoints on the volume, in bytes."""
     volume: int
-    """Bytes of the smallest volume of the tier that holds them."""
+    """Size in bytes of the smallest volume in the tier that can store the checkpoints."""
     available: bool
     """True if the tier provides that volume without a quota increase."""
     usd_per_month: float | None
-    """List price of that volume; None if none is published."""
+    """List price of that volume per month; None if no price is published."""
 
 
 def save_budget(
@@ -82,10 +82,10 @@ def save_budget(
     volume: int | None = None,
     restart: float = RESTART_SECONDS,
 ) -> SaveBudget:
-    """Return the budget on one storage tier; without a volume, on the smallest that is enough.
+    """Return the budget on one storage tier, by default for the smallest sufficient volume.
 
     With an asynchronous save, training waits only for a copy to main memory, which is not modelled.
-    Its figures are those of a synchronous save, an upper bound.
+    The figures for a synchronous save are used as an upper bound.
     """
     size = checkpoint_bytes(run.parameters, run.precision)
     chosen = None if checkpoints.every_steps == AUTO else int(checkpoints.every_steps)
@@ -126,7 +126,7 @@ def save_seconds(
     tier: StorageTier,
     volume: int | None = None,
 ) -> float | None:
-    """Return the seconds of one save; without a volume, on the smallest that is enough.
+    """Return the seconds per save, by default on the smallest sufficient volume.
 
     `writers` is the number of nodes and the bandwidth of each. Return None if the bandwidth of the
     storage is not published.

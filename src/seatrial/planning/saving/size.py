@@ -9,11 +9,11 @@ from seatrial.catalog.storage import StorageTier
 from seatrial.spec.training import Precision
 
 WEIGHT_BYTES = 2
-"""Bytes of a parameter in bf16 or fp16, in which the engine computes."""
+"""Bytes per parameter in bf16 or fp16, in which the engine computes."""
 MASTER_BYTES = 4
-"""Bytes of its fp32 copy, which the optimizer updates."""
+"""Bytes per parameter for the fp32 copy, which the optimizer updates."""
 MOMENT_BYTES = 8
-"""Bytes of both moments of Adam, in fp32."""
+"""Bytes per parameter for both Adam moments, in fp32."""
 
 TIB = 1 << 40
 MB = 10**6
@@ -26,7 +26,7 @@ def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> 
 
     Mixed precision takes 14 bytes per parameter: weights, fp32 master weights, both moments.
     BLOOM's README states 2.3 TB for 176 B (bigscience train/tr11-176B-ml); the sizes in NVIDIA's
-    dgxc-benchmarking give 14.0-14.2. In fp32 the weights are the master copy. Learning rate,
+    dgxc-benchmarking imply 14.0-14.2. In fp32, the weights are the master copy. Learning rate,
     random states and data position add some kilobytes.
     """
     if precision is Precision.FP32:
@@ -56,7 +56,7 @@ def node_bandwidth(node: NodeType) -> float | None:
 def write_seconds(
     size: int, nodes: int, per_node: float | None, file_system: float | None
 ) -> float | None:
-    """Return the seconds of a save: the slower of the nodes and the file system they share.
+    """Return the seconds per save: the slower of the nodes and their shared file system.
 
     Every node writes an equal share, as with `torch_dist`. Return None if the bandwidth of the
     file system is not published: the network of the nodes alone would be far too optimistic.
@@ -69,15 +69,15 @@ def write_seconds(
 
 GIB = 1 << 30
 IN_PROGRESS = 1
-"""A new checkpoint is complete before the oldest one is removed."""
+"""A new checkpoint is complete before the oldest checkpoint is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Number of checkpoints on the volume when it is fullest."""
+    """Maximum number of checkpoints on the volume at any time."""
 
     latest: int
-    """The newest ones; older ones are removed."""
+    """The newest checkpoints; older checkpoints are removed."""
     permanent: int
     """Checkpoints that are kept permanently and are not among the newest."""
     in_progress: int
@@ -93,7 +93,7 @@ def kept_checkpoints(
 ) -> Kept:
     """Return the largest number of checkpoints that the retention policy keeps.
 
-    The volume is fullest while the last checkpoint is written. It then also holds the newest
+    The volume is fullest while the last checkpoint is written. It then also contains the newest
     `keep_last`, and every other checkpoint at a multiple of `keep_every_steps`.
     """
     saves = -(-steps // every_steps)
@@ -111,7 +111,7 @@ def kept_checkpoints(
 
 
 def volume_bytes(needed: int, tier: StorageTier) -> int:
-    """Return the size of the smallest volume of the tier that holds so many bytes."""
+    """Return the size of the smallest volume in the tier that can store this many bytes."""
     least = int((tier.min_tib or 0) * TIB)
     step = int((tier.step_tib or 0) * TIB)
     if needed <= least:
@@ -120,10 +120,10 @@ def volume_bytes(needed: int, tier: StorageTier) -> int:
 
 
 def too_large(needed: int, tier: StorageTier) -> bool:
-    """Return True if the tier needs a quota increase for so many bytes."""
+    """Return True if the tier needs a quota increase for this many bytes."""
     return tier.max_tib is not None and volume_bytes(needed, tier) > tier.max_tib * TIB
 
 
 def usd_per_month(capacity: int, tier: StorageTier) -> float | None:
-    """Return the list price per month, or None if none is published."""
+    """Return the list price per month, or None if no price is published."""
     return None if tier.price is None else capacity / GIB * tier.price.usd_per_gib_month

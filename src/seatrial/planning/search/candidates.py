@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a search: ranked layouts that fit, and those that do not."""
+"""The result of a search: ranked layouts that fit, and layouts that do not fit."""
 
 from dataclasses import dataclass
 
@@ -21,17 +21,17 @@ class Shape:
     stages: tuple[Stage, ...]
     """The layers of each pipeline stage."""
     first_stage_layers: int | None
-    """Layers of the first stage if stages are uneven."""
+    """Layers in the first stage if stages are uneven."""
     last_stage_layers: int | None
-    """Layers of the last stage if stages are uneven."""
+    """Layers in the last stage if stages are uneven."""
     sequence_parallel: bool
     """True if norms and dropout are split along the sequence."""
     sharding: Sharding
-    """State that is sharded over the data-parallel ranks."""
+    """Which state is sharded over the data-parallel ranks."""
 
     @property
     def degrees(self) -> tuple[int, int, int, int]:
-        """The degrees that identify a layout for the user: tp, pp, cp, ep."""
+        """The degrees by which a user identifies a layout: tp, pp, cp, ep."""
         layout = self.layout
         return layout.tp_size, layout.pp_size, layout.cp_size, layout.ep_size
 
@@ -47,7 +47,7 @@ class Candidate:
     global_batch_size: int
     """Sequences per step."""
     recompute: Recompute
-    """Activations that are recomputed."""
+    """Which activations are recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class Priced:
     workload: Workload
     """The candidate as input of the memory and time models."""
     memory: Memory
-    """Memory of its stages."""
+    """Memory of the stages."""
     time: StepTime
 
     @property
     def rate(self) -> float:
-        """Tokens per second and GPU."""
+        """Tokens per second per GPU."""
         ranks = self.candidate.shape.layout.world_size
         return self.workload.tokens_per_step / (self.time.total * ranks)
 
@@ -73,9 +73,9 @@ class Lacking:
     """A candidate that does not fit."""
 
     candidate: Candidate
-    """The layout in the form that needs the least memory."""
+    """The variant of the layout that needs the least memory."""
     memory: Memory
-    """Memory of its stages."""
+    """Memory of the stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class SearchOutcome:
     ranked: tuple[Priced, ...]
     """The best layout of each combination of tp, pp, cp and ep, the fastest first."""
     lacking: tuple[Lacking, ...]
-    """For each combination without a fit, the layout that needs the least memory; nearest first."""
+    """For each combination that does not fit, the layout with the least memory; nearest first."""
     risky: bool
-    """True if no layout certainly fits, and the ranked ones might."""
+    """True if no layout certainly fits, but the ranked layouts might fit."""
     legal: int
     """Number of valid layouts."""
     priced: int
-    """Number of layouts whose time was computed; the others were dominated or did not fit."""
+    """Number of layouts whose time was estimated; the others were dominated or did not fit."""
     instead: Priced | Lacking | None = None
     """The best layout with the other sharding, if memory decided between the two.
 

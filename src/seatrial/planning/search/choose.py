@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fill the open fields of a spec: the fastest layout, and the checkpoint interval."""
+"""Fill the open fields in a spec: the fastest layout, and the checkpoint interval."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ class LayoutChooser:
     """Searches, chooses and estimates layouts for one basis."""
 
     def __init__(self, basis: Basis, calibration: Calibration | None = None) -> None:
-        """Build the search input, and look up the constants of its GPUs."""
+        """Build the search input, and look up the constants for its GPUs."""
         self.basis = basis
         self.problem = problem_of(basis)
         self.constants = constants_of(self.problem, calibration)
@@ -59,7 +59,7 @@ class LayoutChooser:
         return outcome.best.candidate
 
     def choose_saves(self, plan: Plan) -> int:
-        """Return the steps between saves for a plan in which only they are open."""
+        """Return the steps between saves for a plan in which only this field is open."""
         return save_interval(plan, self.price(plan), self.basis.catalog)
 
     def price(self, plan: Plan) -> Priced | None:
@@ -72,16 +72,16 @@ class LayoutChooser:
         return Priced(candidate, workload, every_stage(workload), step_time(workload, constants))
 
     def time_error(self, chosen: Priced | None) -> StepTimeError | None:
-        """The error to expect of the time; `None` on a host without GPUs."""
+        """Return the expected error of the step time; None on a host without GPUs."""
         if chosen is None or self.constants is None:
             return None
         return time_error(chosen.workload, self.constants, self.problem.limits)
 
 
 def least_divided(problem: SearchProblem) -> Candidate | None:
-    """Return the valid layout with the fewest ranks per model copy, or None if none is valid.
+    """Return the valid layout with the fewest ranks per model replica, or None if none is valid.
 
-    It is for hosts without GPUs, whose memory and time are not modelled.
+    This is for hosts without GPUs, whose memory and time are not modelled.
     """
     sharding, recompute = problem.given.sharding, problem.given.recompute
     if sharding is Sharding.AUTO:
@@ -94,7 +94,7 @@ def least_divided(problem: SearchProblem) -> Candidate | None:
         for micro, total in batches(problem, shape.layout, ANY_BATCH)
     ]
     off = [off_target(problem, candidate.global_batch_size) for candidate in found]
-    # Near the target, only the division counts; otherwise the batch nearest to it wins.
+    # Near the target, only the division counts; otherwise, the nearest batch wins.
     allowed = max(BATCH_TOLERANCE, min(off, default=0.0))
     near = (candidate for candidate, far in zip(found, off, strict=True) if far <= allowed)
     return min(near, key=_divided, default=None)
@@ -133,7 +133,7 @@ def choices_of(candidate: Candidate, basis: Basis) -> dict[str, Choice]:
 def constants_of(
     problem: SearchProblem, calibration: Calibration | None = None
 ) -> TimingConstants | None:
-    """Return the calibrated constants of the GPUs; None on a host without GPUs."""
+    """Return the calibrated constants for the GPUs; None on a host without GPUs."""
     if problem.hardware is None:
         return None
     accelerator = problem.hardware.accelerator

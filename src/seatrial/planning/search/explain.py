@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Explain why a layout won: why the next ones are slower, and which ones do not fit."""
+"""Explain why a layout won: why others are slower, and which ones do not fit."""
 
 from dataclasses import replace
 from enum import Enum
@@ -14,7 +14,7 @@ from seatrial.planning.timing.breakdown import TimePart
 from seatrial.spec.parallelism import Recompute, Sharding
 
 ALSO = 0.5
-"""A second cause is listed if it costs at least this share of the first."""
+"""A second cause is listed if it costs at least this fraction of the first."""
 _WEIGHT = {Recompute.NONE: 0, Recompute.SELECTIVE: 1, Recompute.FULL: 2}
 
 
@@ -23,17 +23,17 @@ class SlowdownCause(Enum):
 
     COMPUTE = ("compute", "less compute")
     MATRICES = ("smaller matrices", "larger matrices")
-    RECOMPUTE = ("recomputing", "less recomputing")
+    RECOMPUTE = ("recomputation", "less recomputation")
     UNEVEN = ("uneven stages", "more even stages")
     ATTENTION = ("attention", "less time in attention")
     TENSOR_PARALLEL = ("tp traffic", "less tp traffic")
     CONTEXT_PARALLEL = ("cp traffic", "less cp traffic")
     EXPERT_PARALLEL = ("ep traffic", "less ep traffic")
     PIPELINE_TRANSFER = ("transfers between stages", "fewer transfers between stages")
-    BUBBLE = ("the bubble", "a smaller bubble")
+    BUBBLE = ("the pipeline bubble", "a smaller pipeline bubble")
     DATA_PARALLEL = ("dp traffic", "less dp traffic")
     OPTIMIZER = ("the optimizer", "a shorter optimizer step")
-    OTHER = ("overhead of the step", "less overhead of the step")
+    OTHER = ("step overhead", "less step overhead")
 
     @property
     def lost(self) -> str:
@@ -42,7 +42,7 @@ class SlowdownCause(Enum):
 
     @property
     def saved(self) -> str:
-        """As in `gains 9 % by ...`."""
+        """As in `gains 9 % from ...`."""
         return self.value[1]
 
 
@@ -74,8 +74,8 @@ def causes(slower: Priced, faster: Priced) -> list[SlowdownCause]:
 def _spent(priced: Priced) -> dict[SlowdownCause, float]:
     """Return the seconds per token by cause.
 
-    The parts of a step are those of its slowest stage. The time by which that stage exceeds the
-    mean counts as lost to uneven stages and is subtracted from its parts.
+    The parts of a step are those of its slowest stage. The time by which this stage exceeds the
+    mean counts as lost to uneven stages and is subtracted from the parts.
     """
     parts, stages = priced.time.parts, priced.time.stages
     inside = sum(parts.get(part, 0.0) for part in _OF_A_STAGE)
@@ -99,10 +99,10 @@ def _exactly(cause: SlowdownCause, slower: Priced, faster: Priced) -> SlowdownCa
 
 
 def _matrix(priced: Priced) -> float:
-    """Return the relative size of the matrices of a product."""
+    """Return the relative size of the matrices in a product."""
     layout = priced.candidate.shape.layout
     cut = layout.tp_size * layout.cp_size
-    # With a larger ep, an expert gets the tokens of more ranks.
+    # With a larger ep, an expert gets tokens from more ranks.
     gathered = layout.ep_size if priced.workload.model.moe is not None else 1
     return priced.candidate.micro_batch_size * gathered / cut
 
@@ -113,7 +113,7 @@ RUNNERS_UP = 2
 WITHIN_NOISE = 0.005
 """A relative difference in time that is not significant."""
 TWICE = 2.0
-"""From this ratio on, speeds are compared by factors instead of percentages."""
+"""From this ratio on, speeds are compared as factors instead of percentages."""
 SHARED = {
     Sharding.NONE: "no sharding",
     Sharding.OPTIMIZER: "the distributed optimizer",
@@ -154,7 +154,7 @@ def sharing(chosen: Priced, outcome: SearchOutcome) -> str:
         return ""
     other = f"{named(instead.candidate)} with {SHARED[instead.candidate.shape.sharding]}"
     if isinstance(instead, Lacking):
-        return f"{SHARED[own]} because only it fits: {other} needs {room(instead.memory)}"
+        return f"{SHARED[own]}, because {other} needs {room(instead.memory)}"
     fit = "certainly fits" if instead.memory.verdict is MemoryFit.FITS else "might fit"
     return f"{other} {fit} ({room(instead.memory)}) and {times(instead.rate / chosen.rate)}"
 
@@ -162,7 +162,7 @@ def sharing(chosen: Priced, outcome: SearchOutcome) -> str:
 def times(ratio: float) -> str:
     """Return how much faster or slower a layout is: `is 4.3 times as fast`."""
     if abs(ratio - 1) < WITHIN_NOISE:
-        return "is as fast"
+        return "is equally fast"
     if ratio >= TWICE:
         return f"is {ratio:.1f} times as fast"
     if ratio <= 1 / TWICE:
@@ -204,14 +204,14 @@ def counted_gpus(number: int) -> str:
 
 
 def loss(chosen: Priced, other: Priced) -> str:
-    """Return how much slower or faster another layout is than the chosen one, and why."""
+    """Return how much slower or faster a layout is than the chosen one, and why."""
     share = other.rate / chosen.rate - 1
     name = named(other.candidate)
     if abs(share) < WITHIN_NOISE:
-        return f"{name} is as fast"
+        return f"{name} is equally fast"
     if share > 0:
         found = " and ".join(cause.saved for cause in causes(chosen, other))
-        return f"{name} gains {percent(share)} by {found}"
+        return f"{name} gains {percent(share)} from {found}"
     found = " and ".join(cause.lost for cause in causes(other, chosen))
     return f"{name} loses {percent(-share)} to {found}"
 
@@ -222,7 +222,7 @@ def percent(share: float) -> str:
 
 
 def nearest_lacking(chosen: Priced, outcome: SearchOutcome) -> Lacking | None:
-    """Return the less divided layout that exceeds the memory by the least."""
+    """Return the less divided layout that exceeds the available memory the least."""
     layout = chosen.candidate.shape.layout
     for lacking in outcome.lacking:
         other = lacking.candidate.shape.layout

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The errors if no layout is possible: the broken rule, or what would make the model fit."""
+"""The errors if no layout is possible: the broken rule, or a change that makes the model fit."""
 
 from dataclasses import replace
 from typing import NoReturn
@@ -24,17 +24,17 @@ _LEAST: dict[str, Choice] = {
     "parallelism.sharding": "optimizer",
     "parallelism.recompute": "none",
 }
-"""Values of open fields while the given ones are checked; sizes are 1."""
+"""Values of open fields while the fields in the spec are checked; sizes are 1."""
 
 
 def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
-    """Raise with the rules that the given values break."""
+    """Raise with the rules that the values in the spec break."""
     loaded = basis.loaded
     left_open = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
     choices = {field: _LEAST.get(field, 1) for field in left_open}
     if "training.global_batch_size" in choices:
         choices["training.global_batch_size"] = problem.world_size
-    # This nearly always raises: the given values break a rule whatever the others are.
+    # This nearly always raises: the spec's values break a rule regardless of the others.
     resolution = LayoutResolution(basis, choices)
     batch = resolution.batch(resolution.layout()[0])
     resolution.schedule(batch, resolution.length(batch))
@@ -48,14 +48,14 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
                 loaded.where(given[0] if given else "cluster.nodes"),
                 f"no valid layout on {problem.world_size:,} ranks has {values}.",
                 "",
-                "Set one of them to auto, or use another number of nodes.",
+                "Set one of these fields to auto, or use a different number of nodes.",
             )
         ]
     )
 
 
 def refuse_too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> NoReturn:
-    """Raise with the memory of the nearest layout, and what would make the model fit."""
+    """Raise with the memory of the nearest layout, and a change that makes the model fit."""
     raise FindingsError([too_large(loaded, problem, nearest)])
 
 
@@ -69,8 +69,9 @@ def too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> F
         PlanCode.NO_FIT,
         Severity.ERROR,
         loaded.where("cluster.nodes"),
-        f"no layout fits {problem.world_size:,} × {name}: the nearest, {named(nearest.candidate)} "
-        f"with recompute {nearest.candidate.recompute}, needs {need:,.1f} of {room:,.1f} GiB.",
+        f"no layout fits on {problem.world_size:,} × {name}: the nearest layout, "
+        f"{named(nearest.candidate)} with recompute {nearest.candidate.recompute}, needs "
+        f"{need:,.1f} of {room:,.1f} GiB.",
         f"{need:,.1f} GiB",
         remedy(problem),
     )
@@ -84,7 +85,7 @@ def remedy(problem: SearchProblem) -> str:
         problem, given=ParallelismSpec(etp_size=problem.given.etp_size), micro_batch_size=AUTO
     )
     if fits(free, problem.hardware):
-        return "Set parallelism and micro_batch_size to auto: a layout that fits then exists."
+        return "Set parallelism and micro_batch_size to auto, for which a layout fits."
     fewest = fewest_nodes(free, problem.hardware)
     if fewest is None:
         return "Use GPUs with more memory, or a smaller model."

@@ -9,28 +9,28 @@ is full, then one forward and one backward pass alternately, then the remaining 
 from dataclasses import dataclass
 
 FORWARD_SHARE = 1 / 3
-"""Share of the forward pass in the time of a micro batch; the backward pass takes twice as long."""
+"""Forward pass as a fraction of a micro-batch's time; the backward pass takes twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One pass of one micro batch through one chunk of a stage."""
+    """One pass of one micro-batch through one chunk of a stage."""
 
     stage: int
     chunk: int
-    """The chunk of its layers."""
+    """The chunk of the stage's layers."""
     micro_batch: int
-    """The micro batch, from 0."""
+    """The micro-batch, from 0."""
     forward: bool
     """True for the forward pass."""
     begin: float
-    """Seconds from the start of the step."""
+    """Start, in seconds from the start of the step."""
     end: float
-    """Seconds from the start of the step."""
+    """End, in seconds from the start of the step."""
 
 
 def schedule(stage_seconds: tuple[float, ...], micro_batches: int, chunks: int) -> list[Slot]:
-    """Return the slots of a step; `stage_seconds` is the time of a micro batch on each stage."""
+    """Return the slots of a step; `stage_seconds` is the time per micro-batch on each stage."""
     stages = len(stage_seconds)
     orders = [_order(stage, stages, micro_batches, chunks) for stage in range(stages)]
     done: dict[tuple[int, int, int, bool], float] = {}
@@ -56,7 +56,7 @@ def schedule(stage_seconds: tuple[float, ...], micro_batches: int, chunks: int) 
 
 
 def _order(stage: int, stages: int, micro_batches: int, chunks: int) -> list[tuple[bool, int, int]]:
-    """Return the passes of a stage in order: forward or backward, micro batch, chunk."""
+    """Return the passes of a stage in order: forward or backward, micro-batch, chunk."""
     total = micro_batches * chunks
     warm_up = stages - stage - 1
     if chunks > 1:
@@ -71,7 +71,7 @@ def _order(stage: int, stages: int, micro_batches: int, chunks: int) -> list[tup
 
 
 def _nth(n: int, stages: int, chunks: int, *, backward: bool) -> tuple[int, int]:
-    """Return the micro batch and chunk of the n-th pass; chunks alternate after each round."""
+    """Return the micro-batch and chunk of the n-th pass; chunks alternate after each round."""
     if chunks == 1:
         return n, 0
     round_, place = divmod(n, stages * chunks)

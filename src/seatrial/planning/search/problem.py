@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a spec and the catalog to the input of the search."""
+"""Create the input of the search from a spec and the catalog."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class SearchProblem:
     model: Architecture
     """Every dimension of the model."""
     sequence_length: int
-    """Tokens of one sequence."""
+    """Tokens per sequence."""
     world_size: int
     """Number of ranks."""
     per_node: int
@@ -35,11 +35,11 @@ class SearchProblem:
     given: ParallelismSpec
     """The parallelism section: numbers are fixed, `auto` is searched."""
     micro_batch_size: int | Auto
-    """The micro batch, or `auto`."""
+    """The micro-batch size, or `auto`."""
     global_batch_size: int | Auto
-    """The global batch, or `auto`."""
+    """The global batch size, or `auto`."""
     target_batch: int
-    """The target of an `auto` global batch."""
+    """The target of an `auto` global batch size."""
     precision: Precision
     """Number format of the matrix products."""
     limits: EngineLimits
@@ -51,7 +51,7 @@ class SearchProblem:
 
     @property
     def output_layers(self) -> float:
-        """The cost of the logits in layers, by their products."""
+        """The cost of the logits, in layers, measured by their matrix products."""
         model = self.model
         layer = active_parameters(model, 0) / model.layers
         attention = self.sequence_length * model.heads * model.head_dim
@@ -88,16 +88,16 @@ class SearchProblem:
 
 
 def _micro_batches(candidate: Candidate, layout: Layout) -> int:
-    """Return the micro batches of each data-parallel rank per step."""
+    """Return the number of micro-batches per step on each data-parallel rank."""
     return candidate.global_batch_size // (candidate.micro_batch_size * layout.dp_size)
 
 
 USUAL_TOKENS = 4 << 20
-"""Tokens per step for a model without a published batch: those of Llama 2 (arXiv 2307.09288,
+"""Tokens per step for a model without a published batch size, from Llama 2 (arXiv 2307.09288,
 table 1: 4M)."""
 GIB = 1 << 30
 SLOWEST_GBIT_S = 1.0
-"""The network of nodes for which the catalog states none: Ethernet."""
+"""The network bandwidth of nodes without a bandwidth in the catalog: Ethernet."""
 
 
 def problem_of(basis: Basis) -> SearchProblem:
@@ -122,7 +122,7 @@ def problem_of(basis: Basis) -> SearchProblem:
 
 
 def measured_on(basis: Basis) -> dict[str, str]:
-    """Return the properties besides the layout for which a calibration is valid."""
+    """Return the properties, besides the layout, for which a calibration is valid."""
     machines, spec = basis.machines, basis.loaded.spec
     return {
         "accelerator": machines.accelerator,
@@ -134,13 +134,13 @@ def measured_on(basis: Basis) -> dict[str, str]:
 
 
 def target_batch(basis: Basis) -> int:
-    """Return the target of the global batch: the published tokens, or a usual number."""
+    """Return the target global batch size: from the published tokens, or a typical number."""
     tokens = basis.published_tokens or USUAL_TOKENS
     return max(1, round(tokens / basis.sequence_length))
 
 
 def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> Hardware | None:
-    """Return the GPUs of a run and their interconnect; None on a host without GPUs."""
+    """Return the run's GPUs and their interconnect; None on a host without GPUs."""
     if not machines.accelerator:
         return None
     node = catalog.node_type(machines.node_type)
@@ -150,7 +150,7 @@ def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> H
 
 
 def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) -> Hardware:
-    """Return the facts of the catalog in the units of the models."""
+    """Return the catalog's facts in the units that the models use."""
     return Hardware(
         accelerator=name,
         memory_bytes=int(gpu.usable_memory_gib * GIB),

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The search: valid layouts, pruned, and ranked by tokens per second and GPU.
+"""The search: valid layouts, pruned, and ranked by tokens per second per GPU.
 
 Most layouts are pruned before their time is estimated:
 
-- More recomputation saves memory and costs time, so for a layout and micro batch, only the least
+- More recomputation saves memory and costs time, so for a layout and micro-batch, only the least
   recomputation that fits is estimated.
-- A larger micro batch needs more memory, so the first one that does not fit ends the row.
-- Chunks keep more micro batches in flight, so if one chunk per stage does not fit, more do not.
-- Chunks only shorten the bubble, so they are skipped if the bubble of the plain schedule is smaller
-  than the time that they would have to save.
+- A larger micro-batch needs more memory, so no larger one is tried after one that does not fit.
+- Chunks keep more micro-batches in flight, so if one chunk per stage does not fit, more do not.
+- Chunks only shorten the pipeline bubble, so they are skipped if the bubble of the plain schedule
+  is smaller than the time that they would have to save.
 """
 
 import heapq
@@ -28,25 +28,25 @@ from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.parallelism import Recompute, Sharding
 
 BATCH_TOLERANCE = 1 / 8
-"""Maximum relative distance of an `auto` global batch from its target, if a layout allows it."""
+"""Maximum relative distance of an `auto` global batch size from its target, if possible."""
 ANY_BATCH = float("inf")
-"""The tolerance if no layout is near the target: of those that fit, the nearest batches count."""
+"""The tolerance if no layout is near the target: the nearest batch sizes that fit count."""
 AS_FAST = 0.005
-"""A gain that is not significant: for one combination of degrees, the first candidate stays, with
-the smaller micro batch, fewer chunks and even stages."""
+"""A gain that is not significant: for one combination of degrees, the search keeps the first
+candidate, with the smaller micro-batch, fewer chunks and even stages."""
 HOPELESS = 2.0
 """A layout that certainly fits is not worth it if it is slower by this factor."""
 TOLD = 4
 """Number of layouts whose exact rank matters: the best, its comparisons, and one more."""
 Degrees = tuple[int, int, int, int]
 Form = tuple[int, ...]
-"""The key of a competition: the degrees, and the batch if any batch is allowed."""
+"""The key of layouts that compete: the degrees, and the batch size if any size is allowed."""
 
 
 def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstants) -> SearchOutcome:
-    """Return the valid layouts that fit, the fastest first; if none does, those that might fit.
+    """Return the valid layouts that fit, fastest first; if none fits, the layouts that might fit.
 
-    A layout that might fit also wins if all that certainly fit are far slower (`_weighed`).
+    A layout that might fit also wins if all layouts that certainly fit are far slower (`_weighed`).
     """
     passes: list[_Pass] = []
     timer = StepTimer(problem.model, hardware, constants)
@@ -69,9 +69,9 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
 def _weighed(sure: SearchOutcome, before: "_Pass") -> SearchOutcome:
     """Return the layouts that certainly fit, or the preferred ones that might fit.
 
-    A trial of a few steps takes minutes and shows if a layout fits. So a layout whose estimate fits
-    wins if it is faster by more than the error of the certain one's time, and any that might fit
-    wins if the certain one is far too slow.
+    A trial of a few steps takes minutes and shows whether a layout fits. So a layout whose estimate
+    fits wins if it is faster by more than the error of the certain layout's time, and any layout
+    that might fit wins if the certain one is far too slow.
     """
     if before.risky:
         before.price_risky()
@@ -96,13 +96,13 @@ def shardings(problem: SearchProblem) -> list[tuple[Sharding, ...]]:
 
 
 def recomputes(problem: SearchProblem) -> tuple[Recompute, ...]:
-    """Return the recomputation to try, from the fastest to the one that needs the least memory."""
+    """Return the recomputation modes to try, from the fastest to the least memory."""
     given = problem.given.recompute
     return problem.limits.recomputes if given is Recompute.AUTO else (given,)
 
 
 def off_target(problem: SearchProblem, batch: int) -> float:
-    """Return the relative distance of a global batch from the target."""
+    """Return the relative distance of a global batch size from the target."""
     return abs(batch - problem.target_batch) / problem.target_batch
 
 
@@ -153,9 +153,9 @@ class _Pass:
         return True
 
     def cannot_win(self, shape: Shape, micro: int, total: int) -> bool:
-        """Whether chunks could not make up for what the plain schedule lacks on the best.
+        """Return True if chunks cannot close the gap from the plain schedule to the best layouts.
 
-        The best are the best of the same degrees, and the few that are reported in the end.
+        These are the best layout with the same degrees, and the few that are reported at the end.
         """
         plain = self.plain.get((micro, total))
         chunks = shape.layout.vp_size
@@ -167,18 +167,18 @@ class _Pass:
         return plain.rate * plain.time.total <= best * (plain.time.total - saved)
 
     def form(self, shape: Shape, total: int) -> Form:
-        """Return the key of layouts that compete by speed: degrees, and any allowed batch."""
+        """Return the key of layouts that compete by speed: degrees, and batch if any is allowed."""
         return (*shape.degrees, total) if self.tolerance == ANY_BATCH else shape.degrees
 
     def too_far(self, total: int) -> bool:
-        """Return True if a layout with a much nearer batch fits, so that speed does not count.
+        """Return True if a layout with a much nearer batch size fits, so that speed does not count.
 
-        A larger batch is nearly always faster, so speed alone would choose the largest one.
+        A larger batch is nearly always faster, so speed alone would choose the largest batch.
         """
         return off_target(self.problem, total) > (1 + self.nearest) * (1 + BATCH_TOLERANCE) - 1
 
     def might_fit(self, candidate: Candidate) -> bool:
-        """Return True if the form with the least memory might fit; otherwise record it."""
+        """Return True if the variant with the least memory might fit; otherwise record it."""
         need = memory(self.problem.workload(candidate, self.hardware))
         if need.verdict is not MemoryFit.DOES_NOT_FIT:
             return True
@@ -200,7 +200,7 @@ class _Pass:
         return True
 
     def price(self, candidate: Candidate, workload: Workload, need: Memory) -> None:
-        """Estimate the time, and keep the candidate if it is the best of its degrees."""
+        """Estimate the time, and keep the candidate if it is the best for its degrees."""
         self.priced += 1
         found = Priced(candidate, workload, need, self.timer.step_time(workload))
         if candidate.shape.layout.vp_size == 1:
@@ -229,7 +229,7 @@ class _Pass:
         return SearchOutcome(tuple(ranked), tuple(lacking), risky, self.legal, self.priced)
 
     def best_of_degrees(self) -> dict[Degrees, Priced]:
-        """Return the fastest of each combination of degrees, among the nearest batches."""
+        """Return the fastest layout for each combination of degrees and the nearest batch sizes."""
         best: dict[Degrees, Priced] = {}
         for found in self.fitting.values():
             degrees = found.candidate.shape.degrees

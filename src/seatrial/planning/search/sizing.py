@@ -18,15 +18,15 @@ from seatrial.spec.parallelism import Sharding
 from seatrial.spec.scalars import AUTO
 
 MOST_NODES = 1 << 14
-"""Maximum number of nodes that are tried."""
+"""Maximum number of nodes to try."""
 MOST_ALL_TRIED = 64
 """Up to this number of nodes, every smaller number is tried."""
 MOST_LAST_TRIED = 256
-"""Up to this number of nodes, the numbers after the last round one are tried."""
-ROUND = "powers of two and three times those"
+"""Up to this number of nodes, the numbers after the last round number are tried."""
+ROUND = "powers of two and three times powers of two"
 """The numbers of nodes that are tried up to `MOST_NODES`, as text."""
 FINEST = 64
-"""Number of steps between a model and one of twice its width."""
+"""Number of steps between a model and a model with twice its width."""
 SMALLEST, LARGEST = -3, 4
 """The range of models that are tried, as powers of two of the width."""
 HEAD_MULTIPLE = 8
@@ -40,7 +40,8 @@ def fits(
 ) -> Sharding | None:
     """Return the sharding with which a valid layout certainly fits; None if none does.
 
-    Layouts are tried in the form that needs the least memory, with a batch within the tolerance.
+    Layouts are tried in the variant that needs the least memory, with a batch size within the
+    tolerance.
     """
     recompute = recomputes(problem)[-1]
     for options in shardings(problem):
@@ -59,7 +60,7 @@ def fits(
 
 @dataclass(frozen=True, slots=True)
 class Fewest:
-    """The fewest nodes on which a model fits, among those that were tried."""
+    """The smallest number of nodes on which a model fits, among the numbers that were tried."""
 
     nodes: int
     all_tried: bool
@@ -69,9 +70,9 @@ class Fewest:
 def fewest_nodes(problem: SearchProblem, hardware: Hardware, above: int = 0) -> Fewest | None:
     """Return the fewest nodes above a number on which a layout fits; None if none was found.
 
-    Round numbers are tried first (`ROUND`). More nodes do not always fit more, because layouts must
-    divide them evenly. Below a small number all are tried, below a larger one those after the last
-    round one.
+    Round numbers are tried first (`ROUND`). More nodes do not always fit a larger model, because
+    layouts must divide the nodes evenly. Up to `MOST_ALL_TRIED`, all numbers are tried; up to
+    `MOST_LAST_TRIED`, the numbers after the last round number.
     """
     rounds = sorted(n << k for k in range(15) for n in (2, 3) if n << k <= MOST_NODES)
     sizes = [above + 1, *(size for size in rounds if size > above + 1)]
@@ -89,13 +90,13 @@ def fewest_nodes(problem: SearchProblem, hardware: Hardware, above: int = 0) -> 
 
 
 def _fits_on(problem: SearchProblem, hardware: Hardware, nodes: int) -> Sharding | None:
-    """Return the sharding with which the model fits that many nodes; None if none does."""
+    """Return the sharding with which the model fits on this many nodes; None if none does."""
     return fits(replace(problem, world_size=nodes * problem.per_node), hardware)
 
 
 @dataclass(frozen=True, slots=True)
 class LargestModel:
-    """The largest model of a shape that fits the machines."""
+    """The largest model of a shape that fits on the machines."""
 
     architecture: Architecture
     parameters: int
@@ -104,7 +105,7 @@ class LargestModel:
 
 
 def largest_model(problem: SearchProblem, hardware: Hardware) -> LargestModel | None:
-    """Return the largest model of the same shape that fits; layers and width scale alike.
+    """Return the largest model of the same shape that fits; layers and width scale equally.
 
     The width of a head, the ratio of the feed-forward block to the width, the queries per key-value
     head, the number of experts and the vocabulary stay the same.
@@ -129,15 +130,15 @@ class Limits:
     """The fewest nodes for a model, and the largest model for the nodes."""
 
     fewest: Fewest | None
-    """The fewest nodes on which the model fits; None if it fits on none that were tried."""
+    """The fewest nodes on which the model fits; None if it fits on none of the tried numbers."""
     largest_model: LargestModel | None
-    """The largest model of the same shape that fits the nodes; None if none does."""
+    """The largest model of the same shape that fits on the nodes; None if none does."""
     shared_out: Sharding | None = None
     """The sharding on the fewest nodes."""
 
 
 def limits_of(problem: SearchProblem, hardware: Hardware) -> Limits:
-    """Return the fewest nodes and the largest model; given fields are fixed."""
+    """Return the fewest nodes and the largest model; fields that the spec sets are fixed."""
     fewest = fewest_nodes(problem, hardware)
     shared = _fits_on(problem, hardware, fewest.nodes) if fewest else None
     return Limits(fewest, largest_model(problem, hardware), shared)

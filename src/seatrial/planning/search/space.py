@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The valid layouts of a problem, by the rules for written specs.
+"""The valid layouts of a problem, according to the rules that also apply to specs.
 
-A rule about two or three degrees is checked once for these, not for every layout.
+A rule about two or three degrees is checked once for each combination, not for every layout.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,16 +38,16 @@ class Probe:
 
 
 def holds(rule: Callable[[Reporter], object]) -> bool:
-    """Return True if a rule of `layout_rules` is not broken."""
+    """Return True if a rule in `layout_rules` is not broken."""
     probe = Probe()
     rule(probe)
     return not probe.findings
 
 
 LARGEST_MICRO_BATCH = 128
-"""Maximum micro batch, in sequences; no run of the back-test has a larger one."""
+"""Maximum micro-batch size; no run in the back-test has a larger one."""
 LEAST_CONTEXT = 4096
-"""Minimum tokens per rank of a split sequence; there are no published timings with fewer."""
+"""Minimum tokens per rank if a sequence is split; there are no published timings with fewer."""
 Ends = tuple[int | None, int | None]
 
 
@@ -57,13 +57,13 @@ def divisors(number: int, most: int) -> list[int]:
 
 
 def _chosen(given: int | str, possible: list[int]) -> list[int]:
-    """Return the given value, or every possible one if it is `auto`."""
+    """Return the value in the spec, or every possible value if it is `auto`."""
     return possible if given == AUTO else [int(given)]
 
 
 def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
     """Return every valid shape with a sharding; the number of chunks changes fastest."""
-    # Computed once: it iterates over all layers, and a scaled model has thousands.
+    # Computed once, because it iterates over all layers, and a scaled model has thousands.
     output, etp = problem.output_layers, problem.given.etp_size
     for tp in tensor_parallel_sizes(problem):
         for cp in _context_parallel_sizes(problem, tp):
@@ -81,7 +81,7 @@ def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
 
 
 def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:
-    """Return the valid tp sizes: within NVLink, and without groups across a node boundary."""
+    """Return the valid tp sizes: within the NVLink domain, with no group across nodes."""
     domain = problem.hardware.link_domain_gpus if problem.hardware else problem.per_node
     inside = [
         n
@@ -109,9 +109,9 @@ def _context_parallel_sizes(problem: SearchProblem, tp: int) -> list[int]:
 
 
 def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
-    """Return True if the sequence is split over tp; None if neither way is valid.
+    """Return True if the sequence is split over tp; None if neither choice is valid.
 
-    Splitting costs no time and saves memory, so it is only skipped if it is invalid.
+    Splitting costs no time and saves memory, so it is skipped only if it is invalid.
     """
     given = problem.given.sequence_parallel
     ways = (tp > 1, False) if given == AUTO else (given is True and tp > 1,)
@@ -174,11 +174,11 @@ def _expert_parallel_sizes(problem: SearchProblem, tp: int, cp: int, pp: int) ->
 def _staged(
     problem: SearchProblem, layout: Layout, output_layers: float
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
-    """Return each way to divide the layers of a layout, with its first and last stage."""
+    """Return each division of the layers into stages, with the sizes of the first and last."""
     given = problem.given
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     counted = given.embedding_as_layer, given.loss_as_layer
-    # Uneven ends are only tried if the number of stages is searched too.
+    # Uneven ends are tried only if the number of stages is also `auto`.
     if given.pp_size == AUTO and ends == [(None, None)] and not any(counted):
         ends = stage_ends(problem.model.layers, layout.pp_size, output_layers)
     for own in ends:
@@ -190,7 +190,7 @@ def _staged(
 def _stagings(
     layers: int, pp: int, vp: int | str, ends: Ends, counted: tuple[bool, bool]
 ) -> list[tuple[Stage, ...]]:
-    """Return every valid way to split stages into chunks, the fewest chunks first."""
+    """Return every valid division of stages into chunks, the fewest chunks first."""
     spec = ParallelismSpec(
         first_stage_layers=ends[0],
         last_stage_layers=ends[1],
@@ -210,11 +210,11 @@ def _stagings(
 
 @cache
 def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
-    """Return the sizes of the first and last stage to try: even ones, and the best balanced ones.
+    """Return the sizes of the first and last stage to try: even, and best balanced.
 
-    The slowest stage sets the pace, and the last one also computes the logits, which cost as much
-    as `output_layers`. Of all sizes with equal stages in between, the best balanced one is tried
-    if it is better than even stages.
+    The slowest stage determines the step time, and the last one also computes the logits, which
+    cost as much as `output_layers`. Among all sizes with equal stages in between, the best balanced
+    one is tried if it is better than even stages.
     """
     even: list[Ends] = [(None, None)] if layers % pp == 0 else []
     if pp == 1:
@@ -232,7 +232,7 @@ def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
 
 
 def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterator[tuple[int, int]]:
-    """Return the valid micro and global batches of a layout, the smallest micro batch first."""
+    """Return the valid micro-batch and global batch sizes, the smallest micro-batch first."""
     powers = [1 << n for n in range(LARGEST_MICRO_BATCH.bit_length())]
     for micro in _chosen(problem.micro_batch_size, powers):
         total = _global_batch(problem, layout, micro)
@@ -250,7 +250,7 @@ def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterato
 
 
 def _global_batch(problem: SearchProblem, layout: Layout, micro: int) -> int:
-    """Return the given global batch, or the evenly divisible one nearest to the target."""
+    """Return the global batch size in the spec, or the divisible one nearest to the target."""
     if problem.global_batch_size != AUTO:
         return int(problem.global_batch_size)
     unit = micro * layout.dp_size * (layout.pp_size if layout.vp_size > 1 else 1)

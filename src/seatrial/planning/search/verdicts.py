@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Findings about the memory and the time of a plan."""
+"""Findings about the memory and time of a plan."""
 
 from dataclasses import replace
 
@@ -26,9 +26,9 @@ from seatrial.spec.parallelism import ParallelismSpec, Sharding
 from seatrial.spec.scalars import AUTO
 
 MUCH_LOST = 0.1
-"""Share of time lost to saves and failures from which on a finding reports it."""
+"""Fraction of time lost to saves and failures above which a finding reports the loss."""
 FASTER = 0.8
-"""A storage tier counts as faster if a save takes at most this share of the current time."""
+"""A storage tier counts as faster if a save takes at most this fraction of the current time."""
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -51,8 +51,8 @@ def lost_time(loaded: LoadedSpec, run: PlannedRun, saves: Saves | None) -> list[
         return []
     rule = (
         f"saves take {percent(lost.saving)} of the time, failures and restarts "
-        f"{percent(lost.failures)}. The estimate assumes one failure in "
-        f"{_long(saves.between_failures)} and {RESTART_SECONDS / MINUTE:,.0f} min to restart."
+        f"{percent(lost.failures)}. The estimate assumes one failure every "
+        f"{_long(saves.between_failures)} and {RESTART_SECONDS / MINUTE:,.0f} min per restart."
     )
     fix = _lose_less(run, run.chosen, saves)
     where = loaded.where(run.plan.spec.checkpoints.interval_field)
@@ -85,7 +85,7 @@ def _lose_less(run: PlannedRun, chosen: Priced, saves: Saves) -> str:
         return f"{less} Or shorten {shorter}." if shorter else less
     if shorter:
         return f"Accept this lost time, or shorten {shorter}."
-    return "Expect this loss: a save takes a smaller share of a longer run."
+    return "No action needed: in a longer run, saves take a smaller share of the time."
 
 
 def _shorter(saves: Saves, *, restarts: bool) -> str:
@@ -106,7 +106,7 @@ def _shorter(saves: Saves, *, restarts: bool) -> str:
 
 
 def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """Note that no published run on this GPU was fitted."""
+    """Note that the constants are not fitted to runs on this GPU."""
     hardware, constants, known = run.problem.hardware, run.constants, run.time_error
     if hardware is None or constants is None or known is None or constants.scale != 1.0:
         return []
@@ -118,8 +118,8 @@ def _unmeasured(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.UNMEASURED,
             Severity.NOTE,
             loaded.where("cluster.node_type"),
-            f"the step time is not fitted to any published run on {hardware.accelerator}: it is "
-            "that of the nearest GPU, scaled by the data sheets.",
+            f"the step time is not fitted to published runs on {hardware.accelerator}, but scaled "
+            "from the most similar GPU using data sheets.",
             hardware.accelerator,
             f"Expect an error of {percent(known.nine_of_ten)} or more, or calibrate with your own "
             "steps.",
@@ -140,8 +140,8 @@ def _beyond(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             "the step time is extrapolated beyond the published runs that the model was fitted to: "
             f"{'; '.join(known.beyond)}.",
             f"±{percent(known.nine_of_ten)}",
-            "The error bar is wider for it. Calibrate with a few steps of your own: "
-            f"seatrial calibrate {loaded.root.file}.",
+            "The error bar includes the extrapolation. To reduce it, calibrate with a few of your "
+            f"own steps: seatrial calibrate {loaded.root.file}.",
         )
     ]
 
@@ -165,7 +165,7 @@ def _too_full(loaded: LoadedSpec, run: PlannedRun, need: Memory) -> list[Finding
     fix = "Try a few steps first, or split the model further."
     if run.searched:
         safe = _other_sharing(run)
-        rule = f"no layout certainly fits. For the fastest one that might fit, {stage}."
+        rule = f"no layout certainly fits. In the fastest layout that might fit, {stage}."
         fix = f"Try a few steps first, or use {_enough(run)}."
         if safe is not None and run.chosen is not None:
             slower = times(safe.rate / run.chosen.rate)
@@ -184,7 +184,7 @@ def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     instead, other = outcome.instead, _other_sharing(run)
     title = engine_named(loaded.spec.engine.name).title
     rule = (
-        f"only fsdp fits, and no published run shows how fast the fsdp of {title} is. With the "
+        f"only fsdp fits, but no published run shows how fast fsdp is with {title}. With the "
         f"distributed optimizer, the nearest layout, {named(instead.candidate)}, needs "
         f"{room(instead.memory)}."
     )
@@ -210,7 +210,7 @@ def _other_sharing(run: PlannedRun) -> Priced | None:
 
 
 def _enough(run: PlannedRun) -> str:
-    """Return what makes a layout with the distributed optimizer certainly fit."""
+    """Return the change with which a layout with the distributed optimizer certainly fits."""
     problem, hardware = run.problem, run.problem.hardware
     if hardware is None:
         return "more nodes"
@@ -224,15 +224,15 @@ def _enough(run: PlannedRun) -> str:
     fewest = fewest_nodes(replace(problem, given=given), hardware, above)
     if fewest is None:
         return "GPUs with more memory"
-    return f"{fewest.nodes:,} nodes, on which one certainly fits"
+    return f"{fewest.nodes:,} nodes, on which a layout certainly fits"
 
 
 FEWER = 8
-"""Largest reduction in nodes that is tried for a batch near the target."""
+"""Largest reduction in nodes that is tried for a batch size near the target."""
 
 
 def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
-    """Warn if no layout gives an `auto` global batch near its target."""
+    """Warn if no layout has an `auto` global batch size near its target."""
     problem, batch = run.problem, run.plan.batch.global_batch_size
     if problem.global_batch_size != AUTO or off_target(problem, batch) <= BATCH_TOLERANCE:
         return []
@@ -241,32 +241,34 @@ def far_batch(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
             PlanCode.FAR_BATCH,
             Severity.WARNING,
             loaded.where("training.global_batch_size"),
-            f"no layout that fits {problem.world_size:,} ranks has a global batch near the target "
-            f"of {problem.target_batch:,} sequences. The nearest is {batch:,}, which may train "
+            f"no layout that fits on {problem.world_size:,} ranks has a global batch size near the "
+            f"target of {problem.target_batch:,}. The nearest is {batch:,}, which may train "
             "differently.",
             f"{batch:,}",
-            f"{_nearer(problem)} Or accept it: training.global_batch_size={batch}.",
+            f"{_nearer(problem)} Or set training.global_batch_size={batch} to accept this size.",
         )
     ]
 
 
 def _nearer(problem: SearchProblem) -> str:
-    """Return the fix that brings the batch near its target."""
+    """Return the fix that brings the batch size near its target."""
     free = replace(
         problem, given=ParallelismSpec(etp_size=problem.given.etp_size), micro_batch_size=AUTO
     )
     if _near(free):
-        return "Set parallelism and micro_batch_size to auto: a layout near the target then exists."
+        return (
+            "Set parallelism and micro_batch_size to auto, for which a layout is near the target."
+        )
     nodes = problem.world_size // problem.per_node
     for fewer in range(nodes - 1, max(0, nodes - 1 - FEWER), -1):
         smaller = replace(problem, world_size=fewer * problem.per_node)
         if _near(smaller):
-            return f"Use {fewer:,} nodes, on which a layout near the target exists."
+            return f"Use {fewer:,} nodes, on which a layout is near the target."
     return "Use fewer nodes, or a number of nodes with more divisors."
 
 
 def _near(problem: SearchProblem) -> bool:
-    """Return True if a valid layout with a batch near the target fits."""
+    """Return True if a valid layout with a batch size near the target fits."""
     if problem.hardware is not None:
         return fits(problem, problem.hardware, BATCH_TOLERANCE) is not None
     return any(

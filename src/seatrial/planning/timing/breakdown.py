@@ -11,9 +11,9 @@ class TimePart(StrEnum):
     """A part of a step time; the parts add up to the total."""
 
     COMPUTE = "compute"
-    """Matrix products, norms and activations of the slowest stage, without attention."""
+    """Matrix products, norms and activations on the slowest stage, without attention."""
     ATTENTION = "attention"
-    """Core attention of the slowest stage."""
+    """Core attention on the slowest stage."""
     TENSOR_PARALLEL = "tensor-parallel"
     """Exposed collectives inside layers."""
     CONTEXT_PARALLEL = "context-parallel"
@@ -25,7 +25,7 @@ class TimePart(StrEnum):
     BUBBLE = "bubble"
     """Idle time of the slowest stage while the pipeline fills and drains."""
     DATA_PARALLEL = "data-parallel"
-    """Exposed transfers of gradients and weights between model copies."""
+    """Exposed transfers of gradients and weights between model replicas."""
     OPTIMIZER = "optimizer"
     """The update of weights and moments."""
     OTHER = "other"
@@ -39,13 +39,13 @@ class StepTime:
     parts: Mapping[TimePart, float]
     """Seconds of each part; they add up to the total."""
     stages: tuple[float, ...]
-    """Seconds of one micro batch on each pipeline stage, forward and backward."""
+    """Seconds per micro-batch on each pipeline stage, forward and backward."""
     model_flops: float
     """Floating-point operations per step that the model needs, over all GPUs.
 
-    They are the matrix products including logits, forward and backward (three times forward), with
+    These are the matrix products including logits, forward and backward (three times forward), with
     causal attention (half of the square). Recomputation and other operations are not counted, so
-    the share of the peak is the model FLOPs utilization (MFU).
+    the fraction of the peak is the model FLOPs utilization (MFU).
     """
     gpus: int
     """Number of GPUs."""
@@ -59,5 +59,5 @@ class StepTime:
 
     @property
     def flops_per_gpu(self) -> float:
-        """Model floating-point operations per second and GPU."""
+        """Model floating-point operations per second per GPU."""
         return self.model_flops / (self.total * self.gpus)

@@ -18,12 +18,12 @@ from seatrial.spec.training import Precision
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """One way in which a workload is outside the range of the fitted rows."""
+    """One value of a workload that is outside the range of the fitted rows."""
 
     words: str
     """The value and the fitted range, such as `16,384 GPUs, fitted up to 8,192`."""
     doublings: float
-    """Number of doublings from the largest fitted value to this one."""
+    """Number of doublings from the largest fitted value to this value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reach:
     """Tokens per sequence."""
 
     def excess(self, workload: Workload) -> tuple[Excess, ...]:
-        """Return where a workload is outside the range; empty if it is inside."""
+        """Return the values of a workload that are outside the range; empty if none is."""
         layout = workload.layout
         asked = (
             (f"{layout.world_size:,} GPUs", layout.world_size, self.gpus),
@@ -78,26 +78,26 @@ def reach_of(workloads: list[Workload]) -> Reach:
 
 
 def shape_of(workload: Workload) -> str:
-    """Return the shape of a layer: width, inner width, tokens of a micro batch, tp."""
+    """Return the shape of a layer: width, inner width, tokens per micro-batch, tp."""
     model, layout = workload.model, workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length // layout.cp_size
     return f"{model.hidden_size} x {model.ffn_hidden_size} x {tokens} / {layout.tp_size}"
 
 
 DATA = Path(__file__).parent.parent / "data" / "step_time.toml"
-"""The file of the constants, written by `backtest/fit_step_time.py`."""
+"""The file with the constants, written by `backtest/fit_step_time.py`."""
 
 GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
 VERSION_DIGITS = 12
-"""Hexadecimal digits of a version."""
+"""Number of hexadecimal digits in a version."""
 _PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
 _NARROW = {Precision.FP32: -1, Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The expected error of rates."""
+    """The expected error of fitted rates."""
 
     error: float
     """Expected median relative error within the reach."""
@@ -109,14 +109,14 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The workload of a calibration, whose time is measured."""
+    """The workload of a calibration, whose step time was measured."""
 
     workload: str
     """Digest of the workload."""
     error: float
     """Median relative deviation of its steps."""
     nine_of_ten: float
-    """Relative deviation of nine of ten of its steps."""
+    """Relative deviation of nine of ten steps."""
 
 
 _EXPERTS = "; with experts: "
@@ -129,31 +129,31 @@ class TimingConstants:
     """Rates for one accelerator, precision and stack, with their errors."""
 
     rates: Rates
-    """The fitted rates of models without experts."""
+    """The fitted rates for models without experts."""
     error: float
-    """Expected relative error: at least the median on model sizes that were not fitted."""
+    """Expected relative error: at least the median for model sizes that were not fitted."""
     provenance: str
-    """The fitted sources, the number of rows, and whether another fit stands in."""
+    """The fitted sources, the number of rows, and whether a different fit is used instead."""
     version: str
     """Version of the data file: a digest of its content."""
     scale: float = 1.0
     """Measured over predicted time, from a calibration with the user's own steps."""
     expert_rates: Rates | None = None
-    """The fitted rates of models with experts; None if there are none."""
+    """The fitted rates for models with experts; None if there are none."""
     expert_error: float = 0.0
-    """The expected relative error of models with experts."""
+    """The expected relative error for models with experts."""
     shapes: Mapping[str, float] = field(default_factory=dict)
     """Measured over predicted time by the shape of a layer."""
     error_nine_of_ten: float = 0.0
     """Relative error of nine of ten runs; 0 if unknown."""
     expert_error_nine_of_ten: float = 0.0
-    """The same for models with experts."""
+    """As `error_nine_of_ten`, for models with experts."""
     reach: Reach | None = None
     """The largest values among the fitted rows without experts; None if unknown."""
     expert_reach: Reach | None = None
-    """The same for rows with experts."""
+    """As `reach`, for rows with experts."""
     measured: Measured | None = None
-    """The measured workload of a calibration; None without one."""
+    """The measured workload of the calibration; None without a calibration."""
 
     def provenance_of(self, *, experts: bool) -> str:
         """Return the provenance for models with or without experts."""
@@ -163,7 +163,7 @@ class TimingConstants:
         return f"{fitted}{CALIBRATED}{calibrated}" if calibrated else fitted
 
     def rates_for(self, workload: Workload) -> Rates:
-        """Return the rates of a workload."""
+        """Return the rates for a workload."""
         rates = self.rates
         if workload.model.moe is not None and self.expert_rates is not None:
             rates = self.expert_rates
@@ -172,12 +172,12 @@ class TimingConstants:
         return rates
 
     def error_for(self, workload: Workload) -> float:
-        """Return the expected median relative error of a workload within the reach."""
+        """Return the expected median relative error for a workload within the reach."""
         with_experts = workload.model.moe is not None and self.expert_rates is not None
         return self.expert_error if with_experts else self.error
 
     def trust_for(self, workload: Workload) -> Trust:
-        """Return the expected error of a workload, which `timing/error_bars.py` widens."""
+        """Return the expected error for a workload, which `timing/error_bars.py` widens."""
         if workload.model.moe is not None and self.expert_rates is not None:
             return Trust(self.expert_error, self.expert_error_nine_of_ten, self.expert_reach)
         return Trust(self.error, self.error_nine_of_ten, self.reach)
@@ -185,7 +185,7 @@ class TimingConstants:
 
 @dataclass(frozen=True, slots=True)
 class TimingFit:
-    """One entry of the data file."""
+    """One entry in the data file."""
 
     accelerator: str
     """Name in the catalog."""
@@ -193,18 +193,18 @@ class TimingFit:
     """Number format of the matrix products."""
     stack: str
     rows: int
-    """Published rows of exactly this accelerator, precision and stack."""
+    """Number of published rows with exactly this accelerator, precision and stack."""
     sources: str
     """The sources of the rows."""
     error: float
-    """Median relative error on model sizes that were not fitted."""
+    """Median relative error for model sizes that were not fitted."""
     error_nine_of_ten: float
-    """Relative error of nine of ten of these."""
+    """Relative error of nine of ten rows with such sizes."""
     reach: Reach
     """The largest values among the fitted rows."""
     rates: Rates
     experts: bool
-    """True if it is for models with experts."""
+    """True if the fit is for models with experts."""
     shapes: Mapping[str, float]
     """Measured over predicted time by the shape of a layer."""
 
@@ -216,11 +216,11 @@ class Table:
     version: str
     """Version of the file: a digest of its content, so that every change is noticed."""
     unseen_error: float
-    """Median relative error on a source from a family that was not fitted."""
+    """Median relative error for a source from a family that was not fitted."""
     unseen_error_nine_of_ten: float
-    """Relative error of nine of ten rows of such sources."""
+    """Relative error of nine of ten rows in such sources."""
     calibrated_error: float
-    """Median relative error on such a source after a calibration on five of its rows."""
+    """Median relative error for such a source after a calibration with five of its rows."""
     calibrated_error_nine_of_ten: float
     """Relative error of nine of ten of its other rows after that calibration."""
     widening: float
@@ -265,9 +265,9 @@ def read_table(content: Mapping[str, Any]) -> Table:
 
 @cache
 def constants_for(accelerator: str, precision: Precision, stack: str) -> TimingConstants:
-    """Return the constants for an accelerator of the catalog, a precision and a stack.
+    """Return the constants for an accelerator in the catalog, a precision and a stack.
 
-    If there is no fit for them, the nearest one stands in: the same stack first, then the nearest
+    If there is no exact fit, the nearest fit is used: with the same stack first, then the nearest
     generation, then the nearest precision. The error is then at least that of an unseen source,
     and the provenance names the fit.
     """
@@ -304,7 +304,7 @@ def _nearest(accelerator: str, precision: Precision, stack: str, *, experts: boo
 
 
 def _is_exact(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> bool:
-    """Return True if a fit matches; 16-bit formats and memory sizes make no difference."""
+    """Return True if a fit matches, regardless of the 16-bit format and the memory size."""
     return (
         fit.stack == stack
         and fit.accelerator.split("-")[0] == accelerator.split("-")[0]
@@ -313,7 +313,7 @@ def _is_exact(fit: TimingFit, accelerator: str, precision: Precision, stack: str
 
 
 def _trust(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> Trust:
-    """Return the expected error of a fit, which is larger if it does not match exactly."""
+    """Return the expected error of a fit, which is larger if the fit does not match exactly."""
     if _is_exact(fit, accelerator, precision, stack):
         return Trust(fit.error, fit.error_nine_of_ten, fit.reach)
     known = table()
@@ -325,7 +325,7 @@ def _trust(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -
 
 
 def _provenance(fit: TimingFit, accelerator: str, precision: Precision, stack: str) -> str:
-    """Return the sources of a fit, and whether it stands in for another."""
+    """Return the sources of a fit, and whether the fit is for different hardware or software."""
     text = f"{fit.rows} rows of {fit.sources}"
     if _is_exact(fit, accelerator, precision, stack):
         return text
@@ -338,7 +338,7 @@ def _provenance(fit: TimingFit, accelerator: str, precision: Precision, stack: s
 def _distance(
     fit: TimingFit, accelerator: str, precision: Precision, stack: str
 ) -> tuple[int, ...]:
-    """Return the distance of a fit; the first difference counts most."""
+    """Return the distance of a fit; the first difference counts the most."""
     return (
         fit.stack != stack,
         abs(generation(fit.accelerator) - generation(accelerator)),

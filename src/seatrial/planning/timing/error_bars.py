@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error of a predicted step time, from published runs that were not fitted.
 
-Within the range of the fitted rows, it is the error of held-out rows in the back-test. Outside, the
-error grows by a constant factor per doubling. The back-test measures that factor too: it fits the
-smaller half of a source's runs and predicts the larger ones (`widening` in the data file).
+Within the range of the fitted rows, it is the error of held-out rows in the back-test. Outside the
+range, the error grows by a constant factor per doubling. The back-test measures this factor too: it
+fits the smaller half of a source's runs and predicts the larger half (`widening` in the data file).
 """
 
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ class StepTimeError:
     """Relative error of nine of ten runs; at least the median."""
     beyond: tuple[str, ...]
     """Values outside the fitted range, such as `16,384 GPUs, fitted up to 8,192`. Both errors
-    already include them. Empty inside the range."""
+    already include the extrapolation. Empty inside the range."""
     is_measured: bool = False
-    """True if it is the deviation of measured steps of this workload."""
+    """True if the error is the deviation of measured steps of this workload."""
 
 
 def expected_error(workload: Workload, constants: TimingConstants) -> StepTimeError:
@@ -55,7 +55,7 @@ def is_measured(workload: Workload, constants: TimingConstants) -> bool:
 
 
 def workload_digest(workload: Workload) -> str:
-    """Return the identity of a workload."""
+    """Return the digest of a workload."""
     content = to_jsonable_python(workload)
     # Sets are not ordered.
     content["recompute_modules"] = sorted(content["recompute_modules"])
@@ -63,11 +63,11 @@ def workload_digest(workload: Workload) -> str:
 
 
 def after_calibration(constants: TimingConstants, spread: float) -> TimingConstants:
-    """Return the constants with the errors of other layouts after a calibration.
+    """Return the constants with the errors that other layouts have after a calibration.
 
-    They are the errors of a held-out source that was calibrated with five of its rows, or those of
-    the constants if their nine-of-ten error is smaller. They are at least the spread of the steps.
-    The caller sets the factor.
+    These are the errors of a held-out source that was calibrated with five of its rows, or those of
+    the constants if their nine-of-ten error is smaller, but at least the spread of the steps. The
+    caller sets the factor.
     """
     error, nine = _nearer(constants.error, constants.error_nine_of_ten)
     expert_error, expert_nine = _nearer(constants.expert_error, constants.expert_error_nine_of_ten)
@@ -81,7 +81,7 @@ def after_calibration(constants: TimingConstants, spread: float) -> TimingConsta
 
 
 def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
-    """Return the smaller errors, of the constants or of calibrated sources."""
+    """Return the smaller errors: those of the constants, or of calibrated sources."""
     known = table()
     if max(error, nine_of_ten) <= known.calibrated_error_nine_of_ten:
         return error, nine_of_ten
@@ -91,7 +91,7 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
 def time_error(
     workload: Workload, constants: TimingConstants, limits: EngineLimits
 ) -> StepTimeError:
-    """Return the expected error of a step time; FSDP without fitted runs is as unseen runs."""
+    """Return the expected error of a step time; FSDP without fitted runs counts as unseen."""
     found = expected_error(workload, constants)
     if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
         return found
@@ -101,5 +101,5 @@ def time_error(
     return StepTimeError(
         max(found.median, known.unseen_error),
         max(found.nine_of_ten, known.unseen_error_nine_of_ten),
-        (*found.beyond, f"fsdp, for which no run with {workload.stack} was fitted"),
+        (*found.beyond, f"fsdp, for which no {workload.stack} run was fitted"),
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix products of a layer on one rank: operations, elements, and waste of unfilled waves."""
+"""The matrix products of a layer on one rank: operations, elements, and unfilled waves."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -11,7 +11,7 @@ from seatrial.spec.model import Activation
 TILE = 128
 """Edge of the output tile that one multiprocessor computes at a time."""
 MULTIPROCESSORS = {"a100": 108, "a800": 108, "h100": 132, "h200": 132, "b300": 160, "gb300": 160}
-"""Multiprocessors by the prefix of the accelerator's name (vendors' architecture papers)."""
+"""Multiprocessors by prefix of the accelerator's name (vendors' architecture papers)."""
 OTHER_MULTIPROCESSORS = 148
 """Multiprocessors of a B200 and of accelerators that are not listed."""
 
@@ -22,7 +22,7 @@ def multiprocessors(accelerator: str) -> int:
 
 
 class Products:
-    """Matrix products of the forward pass, on one rank, for one micro batch."""
+    """Matrix products in the forward pass, on one rank, for one micro-batch."""
 
     __slots__ = ("elements", "flops", "rounded", "weights")
 
@@ -30,11 +30,11 @@ class Products:
         self.flops = 0.0
         """Multiplications and additions."""
         self.rounded = 0.0
-        """The same with outputs rounded up to whole waves, mean of the three passes."""
+        """As `flops`, with outputs rounded up to whole waves; mean of the three passes."""
         self.elements = 0.0
-        """Elements of inputs and outputs."""
+        """Number of elements in inputs and outputs."""
         self.weights = 0.0
-        """Elements of weights."""
+        """Number of elements in weights."""
 
     def add(self, rows: float, inner: float, columns: float, units: int, count: int = 1) -> None:
         """Add `count` products of a rows × inner matrix with an inner × columns matrix."""
@@ -62,11 +62,11 @@ class LayerProducts:
     shared: Products
     """The shared experts."""
     experts: Products
-    """The routed experts of this rank."""
+    """The routed experts on this rank."""
 
 
 def layer_products(workload: Workload, tokens: float) -> LayerProducts:
-    """Return the products of one layer for the tokens of a micro batch on one rank."""
+    """Return the products of one layer for the tokens of a micro-batch on one rank."""
     model, layout = workload.model, workload.layout
     hidden, tp = model.hidden_size, layout.tp_size
     units = multiprocessors(workload.hardware.accelerator)

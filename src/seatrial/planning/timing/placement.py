@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The route of the traffic of each parallel axis: the link inside a domain, or the network.
+"""The route of the traffic on each parallel axis: the link inside a domain, or the network.
 
-Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/layout.py`), so an axis stays
-inside a domain if the axes up to it fit into one.
+Ranks are numbered tp, cp, dp, pp, the first fastest (`planning/layout.py`), so the traffic of an
+axis stays inside a domain if all axes up to it fit into one domain.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Route:
     """Seconds on the network between nodes."""
 
     def add(self, other: "Route") -> None:
-        """Add another route."""
+        """Add the seconds of a second route."""
         self.link += other.link
         self.network += other.network
 
@@ -40,10 +40,10 @@ class Placement:
         self._network = hardware.network_bandwidth
 
     def ring(self, moved: float, members: int, stride: int) -> Route:
-        """Return the route of a collective of members `stride` ranks apart.
+        """Return the route of a collective whose members are `stride` ranks apart.
 
-        Each member moves `moved` bytes. Outside the domain, the network carries it, with the cards
-        of all its members in one domain together.
+        Each member moves `moved` bytes. Outside the domain, the traffic uses the network, with the
+        combined network cards of all members in one domain.
         """
         if members <= 1:
             return Route()

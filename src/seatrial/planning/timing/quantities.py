@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work and the traffic of a step, before any fitted constant is applied.
 
-Everything here follows from the workload and data sheets. The volumes of collectives are those of
+Everything here follows from the workload and data sheets. The volumes of collectives are from
 arXiv 2104.04473 and 2205.05198: four all-reduces per layer, six with full recomputation.
 """
 
@@ -26,13 +26,13 @@ from seatrial.spec.parallelism import Recompute, RecomputeModule
 from seatrial.spec.training import Precision
 
 LATENT_UP = 0.29
-"""Share of up projections in the projections of latent attention: 54.5 of 187 million weights of a
-DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
+"""Fraction of up projections in the projections of latent attention: 54.5 of 187 million weights in
+a DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
 
 
 @dataclass(slots=True)
 class Recomputed:
-    """The shares of a layer's forward pass that are recomputed."""
+    """The fractions of a layer's forward pass that are recomputed."""
 
     attention: float
     """Core attention."""
@@ -48,7 +48,7 @@ class Recomputed:
 
 
 def recomputed(workload: Workload) -> Recomputed:
-    """Return the shares that the layers of a workload recompute."""
+    """Return the fractions that the layers of a workload recompute."""
     if workload.recompute is not Recompute.SELECTIVE:
         full = float(workload.recompute is Recompute.FULL)
         return Recomputed(full, full, 0.0, 0.0, 0.0, 0.0)
@@ -70,42 +70,42 @@ last three and the weight."""
 FLASH_BACKWARD = 2.5
 """Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 SOFTMAX_WIDTH = 43
-"""Width of a head whose products take as long as its softmax. It makes heads of 64 reach four
-fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
+"""Width of a head whose products take as long as its softmax. With this value, heads of 64 reach
+four fifths of the rate of heads of 128 (arXiv 2407.08608, figure 5)."""
 SCORE_TOUCHES = 6
 """Number of reads and writes of the scores per pass without fusion: mask, softmax, dropout."""
 LOGIT_BYTES = 16
 """Bytes that the loss reads and writes per logit: four times in single precision."""
 ROUTING_TOUCHES = 4
-"""Number of reads and writes of tokens per pass to sort them by expert and back."""
+"""Number of reads and writes of tokens per pass, to sort them by expert and back."""
 RESIDUAL_TOUCHES = 6
 """Number of reads and writes of the width per pass by norms, dropout and residuals."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Products of one kind for one layer and micro batch, mean of all passes."""
+    """Products of one kind for one layer and micro-batch, mean of all passes."""
 
     flops: float
     """Multiplications and additions."""
     rounded: float
-    """The same in whole waves."""
+    """As `flops`, in whole waves."""
     elements: float
-    """Elements of inputs and outputs."""
+    """Number of elements in inputs and outputs."""
     weights: float
-    """Elements of weights."""
+    """Number of elements in weights."""
 
 
 @dataclass(slots=True)
 class LayerTraffic:
-    """Traffic of a layer for one micro batch, all passes."""
+    """Traffic of a layer for one micro-batch, all passes."""
 
     tensor: Route
     """Collectives inside a layer."""
     tensor_count: float
     """Number of collectives, times the number of hops of each."""
     moe_tensor: float
-    """Share of those collectives in a layer with experts: half if experts are not split."""
+    """Fraction of these collectives in a layer with experts: half if experts are not split."""
     context: Route
     """Exchange of keys and values."""
     exchange: Route
@@ -115,7 +115,7 @@ class LayerTraffic:
 
 @dataclass(slots=True)
 class Pipeline:
-    """The stages and the micro batches that go through them."""
+    """The pipeline stages, and the micro-batches that pass through them."""
 
     first: StageCount
     """Content of the first stage."""
@@ -128,21 +128,21 @@ class Pipeline:
     pp_size: float
     """Pipeline stages."""
     vp_size: float
-    """Chunks of a stage."""
+    """Chunks per stage."""
     micro_batches: float
-    """Micro batches of a step."""
+    """Micro-batches per step."""
     transfer: Route
-    """Activations to the next stage and gradients to the previous one, for all chunks."""
+    """Activations to the next stage and gradients to the previous stage, for all chunks."""
     transfer_count: float
     interleaved: float
-    """1 if stages have several chunks, so that compute hides transfers; else 0."""
+    """1 if stages have several chunks, so that compute hides transfers; otherwise 0."""
 
 
 @dataclass(slots=True)
 class LayerQuantities:
-    """Work and traffic of one layer for one micro batch.
+    """Work and traffic of one layer for one micro-batch.
 
-    They do not depend on stages and model copies, so layouts that differ only in those share them.
+    These do not depend on stages and model replicas: layouts that differ only in those share them.
     """
 
     peak: float
@@ -150,7 +150,7 @@ class LayerQuantities:
     peak_attention: float
     """FLOP/s of attention and logits, which use at least 16 bits."""
     element_bytes: float
-    """Bytes of an element of activations and weights."""
+    """Bytes per element of activations and weights."""
     bandwidth: float
     """Bandwidth of device memory, bytes/s."""
     dense: Work
@@ -158,13 +158,13 @@ class LayerQuantities:
     moe: Work
     """Products of a layer with experts, without the experts."""
     experts: Work
-    """Products of the experts of a rank."""
+    """Products of the experts on a rank."""
     head: Work
     """Products of the logits."""
     head_bytes: float
     """Bytes of logits that the loss reads and writes."""
     passes: float
-    """Cost of a layer in forward passes: 1 forward, 2 backward, 1 for full recomputation."""
+    """Cost of a layer in forward passes: 1 forward, 2 backward, and 1 for full recomputation."""
     attention_flops: float
     """Products of attention, all passes."""
     score_bytes: float
@@ -172,11 +172,11 @@ class LayerQuantities:
     elementwise_bytes: float
     """Bytes that norms, activations and residuals of a dense layer move, forward pass."""
     moe_bytes: float
-    """The same for a layer with experts."""
+    """As `elementwise_bytes`, for a layer with experts."""
     routed_bytes: float
     """Bytes moved within a rank to sort tokens by expert and back, forward pass."""
     local_experts: float
-    """Experts of a layer on one rank."""
+    """Number of experts per layer on one rank."""
     traffic: LayerTraffic
     model_flops: StageCount
     """Products that the model needs for a dense layer, a layer with experts and the logits: one
@@ -188,14 +188,14 @@ class Quantities:
     """Work and traffic of one step."""
 
     layer: LayerQuantities
-    """Quantities of one layer and micro batch."""
+    """Quantities for one layer and micro-batch."""
     pipeline: Pipeline
     gathered: Route
-    """Weights and gradients of fully sharded layers, per micro batch."""
+    """Weights and gradients of fully sharded layers, per micro-batch."""
     gradients: Route
-    """Gradients between model copies, per step."""
+    """Gradients between model replicas, per step."""
     weights: Route
-    """Updated weights between model copies, per step."""
+    """Updated weights between model replicas, per step."""
     nodes: float
     """Number of domains beyond the first, which congest the network."""
     optimizer_bytes: float
@@ -210,7 +210,7 @@ def quantities(workload: Workload) -> Quantities:
 
 
 def layer_quantities(workload: Workload) -> LayerQuantities:
-    """Return the work and the traffic of one layer for one micro batch."""
+    """Return the work and the traffic of one layer for one micro-batch."""
     model, layout, hardware = workload.model, workload.layout, workload.hardware
     tp, hidden, sequence = layout.tp_size, model.hidden_size, workload.sequence_length
     tokens = workload.micro_batch_size * sequence / layout.cp_size
@@ -253,7 +253,7 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
 
 
 def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCounts) -> Quantities:
-    """Return the work and the traffic of a step from those of its layers and stages."""
+    """Return the work and the traffic of a step, computed from its layers and stages."""
     layout = workload.layout
     place = Placement(layout, workload.hardware)
     pipeline = _pipeline(workload, place, counts)
@@ -276,8 +276,8 @@ def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCou
 
 
 def _together(one: Products, again: float, other: Products, other_again: float) -> Work:
-    """Return the sum of two kinds of products, including the recomputed share of each."""
-    # The recomputed share of one pass is spread over the three passes.
+    """Return the sum of two kinds of products, including the recomputed fraction of each."""
+    # The recomputed fraction of one pass is spread over the three passes.
     own, others = 1 + again / 3, 1 + other_again / 3
     return Work(
         own * one.flops + others * other.flops,
@@ -288,7 +288,7 @@ def _together(one: Products, again: float, other: Products, other_again: float) 
 
 
 def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> LayerTraffic:
-    """Return the traffic of a layer for one micro batch."""
+    """Return the traffic of a layer for one micro-batch."""
     model, layout = workload.model, workload.layout
     place = Placement(layout, workload.hardware)
     tp, moe, element = layout.tp_size, model.moe, element_bytes(workload)
@@ -308,7 +308,7 @@ def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> Laye
 
 
 def _pipeline(workload: Workload, place: Placement, counts: StageCounts) -> Pipeline:
-    """Return the stages and the micro batches that go through them."""
+    """Return the stages and the micro-batches that pass through them."""
     layout = workload.layout
     hops = 2.0 * layout.vp_size if layout.pp_size > 1 else 0.0
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size

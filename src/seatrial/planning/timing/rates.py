@@ -1,75 +1,75 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The constants of the time model: the shares of data-sheet rates that are reached."""
+"""The constants of the time model: the fractions of data-sheet rates that are reached."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The constants, mostly as shares of a data-sheet figure.
+    """The constants, mostly as fractions of a data-sheet figure.
 
-    Only `backtest/fit_step_time.py` uses the defaults. They are the start of the fit, and the
-    values of constants that the fitted rows do not determine.
+    Only `backtest/fit_step_time.py` uses the defaults. They are the initial values of the fit, and
+    the values of constants that the fitted rows do not determine.
     """
 
     layer: float = 1.0
     """Measured over predicted time of a layer, if layers of its shape were measured."""
     matrix: float = 0.8
-    """Share of the peak rate that a large matrix product reaches."""
+    """Fraction of the peak rate that a large matrix product reaches."""
     matrix_memory: float = 0.6
-    """Share of the memory bandwidth at which products read and write their matrices."""
+    """Fraction of the memory bandwidth at which products read and write their matrices."""
     weight_memory: float = 1.5
-    """The same for weights and their gradients; above 1 if compute hides it."""
+    """As `matrix_memory`, for weights and their gradients; above 1 if compute hides the traffic."""
     waves: float = 0.2
-    """Share of the waste of unfilled waves that is visible."""
+    """Fraction of the time wasted by unfilled waves that is visible."""
     attention: float = 0.5
-    """Share of the bf16 peak rate that attention's products reach."""
+    """Fraction of the bf16 peak rate that attention's products reach."""
     elementwise: float = 0.5
-    """Share of the memory bandwidth that norms, activations and scores reach."""
+    """Fraction of the memory bandwidth that norms, activations and scores reach."""
     loss: float = 0.4
-    """Share of the memory bandwidth at which the loss reads and writes logits."""
+    """Fraction of the memory bandwidth at which the loss reads and writes logits."""
     launch: float = 2.0e-4
     """Seconds that the host needs to start the kernels of a dense layer, per forward pass."""
     moe_launch: float = 2.0
-    """Ratio of the same time for a layer with experts to that of a dense layer."""
+    """Ratio of this time for a layer with experts to the time for a dense layer."""
     expert_launch: float = 1.0e-5
-    """Seconds that the host needs for each further expert of a rank, per forward pass."""
+    """Seconds that the host needs for each additional expert on a rank, per forward pass."""
     tensor_link: float = 0.7
-    """Share of the link's rate that collectives inside layers reach."""
+    """Fraction of the link's rate that collectives inside layers reach."""
     tensor_network: float = 0.7
-    """The same outside the domain."""
+    """As `tensor_link`, outside the domain."""
     tensor_latency: float = 1.0e-5
-    """Seconds per collective and further member, for any size."""
+    """Seconds per collective and additional member, for any size."""
     context: float = 1.0
-    """Share of the nominal rate that the exchange of keys and values reaches, after overlap."""
+    """Fraction of the nominal rate that the exchange of keys and values reaches, after overlap."""
     expert_matrix: float = 0.8
-    """Ratio of the rate of the experts' products to that of others."""
+    """Ratio of the rate of the experts' products to the rate of other products."""
     expert_link: float = 0.5
-    """Share of the link's rate at which tokens reach experts."""
+    """Fraction of the link's rate at which tokens reach experts."""
     expert_network: float = 0.5
-    """The same outside the domain."""
+    """As `expert_link`, outside the domain."""
     expert_latency: float = 5.0e-5
     """Seconds per exchange, for any size."""
     routing: float = 0.3
-    """Share of the memory bandwidth that sorting tokens by expert reaches."""
+    """Fraction of the memory bandwidth that sorting tokens by expert reaches."""
     transfer: float = 0.5
-    """Share of the nominal rate that transfers between stages reach."""
+    """Fraction of the nominal rate that transfers between stages reach."""
     transfer_latency: float = 5.0e-5
     """Seconds per transfer, for any size."""
     transfer_overlap: float = 0.5
-    """Share of the transfers that compute hides if stages have several chunks."""
+    """Fraction of the transfers that compute hides if stages have several chunks."""
     data_link: float = 0.7
-    """Share of the link's rate that gradients and weights reach between model copies."""
+    """Fraction of the link's rate that gradients and weights reach between model replicas."""
     data_network: float = 0.7
-    """The same on the network."""
+    """As `data_link`, on the network."""
     data_nodes: float = 200.0
-    """Number of further nodes at which congestion halves that share."""
+    """Number of additional nodes at which congestion halves that fraction."""
     data_overlap: float = 0.5
-    """Maximum share of the gradient traffic that one micro batch hides."""
+    """Maximum fraction of the gradient traffic that one micro-batch hides."""
     gather_overlap: float = 0.5
-    """Share of the weight traffic that the forward pass hides."""
+    """Fraction of the weight traffic that the forward pass hides."""
     optimizer: float = 0.5
-    """Share of the memory bandwidth that the update reaches."""
+    """Fraction of the memory bandwidth that the update reaches."""
     step: float = 0.02
     """Seconds of fixed overhead per step."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""From quantities and rates to seconds.
+"""Convert quantities and rates to seconds.
 
 The arithmetic works on numbers and on arrays: the planner calls it with one workload, and the fit
 calls it with thousands of rows, so both use the same model.
@@ -31,7 +31,7 @@ NEVER_ZERO = 1e-12
 
 @dataclass(slots=True)
 class LayerTime:
-    """Seconds of one micro batch in a layer, forward and backward."""
+    """Seconds per micro-batch in a layer, forward and backward."""
 
     compute: float
     """Products outside attention, norms, activations, and waiting for the host."""
@@ -46,7 +46,7 @@ class LayerTime:
 
 @dataclass(slots=True)
 class Pieces:
-    """Seconds of a micro batch in each piece of a stage."""
+    """Seconds per micro-batch in each piece of a stage."""
 
     dense: LayerTime
     moe: LayerTime
@@ -67,14 +67,14 @@ def longer(one: float, other: float) -> float:
 
 
 def products(q: LayerQuantities, work: Work, peak: float, rates: Rates) -> float:
-    """Return the seconds of the forward pass of products: arithmetic and memory traffic."""
+    """Return the seconds for products in the forward pass: arithmetic and memory traffic."""
     flops = work.flops + rates.waves * (work.rounded - work.flops)
     moved = work.elements / rates.matrix_memory + work.weights / rates.weight_memory
     return flops / (peak * rates.matrix) + q.element_bytes * moved / q.bandwidth
 
 
 def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
-    """Return the seconds of a micro batch in each piece of a stage."""
+    """Return the seconds per micro-batch in each piece of a stage."""
     stream = q.bandwidth * rates.elementwise
     attention = q.attention_flops / (q.peak_attention * rates.attention) + q.score_bytes / stream
     tensor = (
@@ -115,7 +115,7 @@ def pieces(q: LayerQuantities, rates: Rates) -> Pieces:
 
 
 def transfer_time(q: Pipeline, rates: Rates) -> float:
-    """Return the seconds of a micro batch's transfers between stages."""
+    """Return the seconds of a micro-batch's transfers between stages."""
     moved = (q.transfer.link + q.transfer.network) / rates.transfer
     shown = 1 - rates.transfer_overlap * q.interleaved
     return (moved + q.transfer_count * rates.transfer_latency) * shown
@@ -164,7 +164,7 @@ def slowest(q: Quantities, each: Pieces) -> StageCount:
 
 
 def interleaved_bubble(plain: float, chunks: float) -> float:
-    """Return the bubble of a schedule with chunks; `plain` is the one of a chunk a stage."""
+    """Return the bubble of a schedule with chunks; `plain` is the bubble with one per stage."""
     return plain / chunks
 
 
@@ -207,8 +207,8 @@ class LayerTimes:
 class StepTimer:
     """The step times of one model on one kind of machine.
 
-    A search estimates thousands of layouts that differ only in stages and model copies. They share
-    the times of their layers, which are computed once.
+    A search estimates thousands of layouts that differ only in stages and model replicas. These
+    share the times of their layers, which are computed once.
     """
 
     def __init__(self, model: Architecture, hardware: Hardware, constants: TimingConstants) -> None:
@@ -240,9 +240,9 @@ class StepTimer:
         )
 
     def layer_times(self, workload: Workload, rates: Rates) -> LayerTimes:
-        """Return the work and the times of the layers of a workload."""
+        """Return the work and the times of a workload's layers."""
         if workload.model is not self._model or workload.hardware is not self._hardware:
-            raise ValueError("the workload has another model or other machines")
+            raise ValueError("the workload has a different model or different machines")
         layout = workload.layout
         key = (
             rates.layer,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic between model copies per step, and of fully sharded ones per micro batch."""
+"""Traffic between model replicas per step and, if fully sharded, per micro-batch."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Sharding
 
 StageCount = tuple[float, float, float]
-"""Dense layers, layers with experts, and heads (logits) of a stage."""
+"""Number of dense layers, layers with experts, and heads (logits) in a stage."""
 
 
 @dataclass(slots=True)
 class RankParameters:
-    """Parameters of one rank of the fullest stage."""
+    """Parameters on one rank of the fullest stage."""
 
     dense: float
     """Parameters outside experts."""
@@ -25,14 +25,14 @@ class RankParameters:
 
 @dataclass(slots=True)
 class StageCounts:
-    """The content of all stages; most of them are alike."""
+    """The content of all stages, most of which are identical."""
 
     each: tuple[StageCount, ...]
     """Every stage, in order."""
     between: tuple[StageCount, ...]
     """The distinct stages between the first and the last."""
     fullest: StageCount
-    """The fullest of those; the first stage if there are none."""
+    """The fullest stage in `between`; the first stage if `between` is empty."""
     whole: StageCount
 
 
@@ -62,7 +62,7 @@ def stage_counts(workload: Workload) -> StageCounts:
 
 
 def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
-    """Return the parameters of the fullest rank, without norms and biases."""
+    """Return the parameters on the fullest rank, without norms and biases."""
     model, layout = workload.model, workload.layout
     tp, moe, hidden = layout.tp_size, model.moe, model.hidden_size
     matrices = 3 if model.activation is Activation.SWIGLU else 2
@@ -93,7 +93,7 @@ def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
 
 @dataclass(slots=True)
 class StepTraffic:
-    """Traffic between model copies per step."""
+    """Traffic between model replicas per step."""
 
     gradients: Route
     """Reduction of gradients, which the backward pass may hide."""
@@ -102,7 +102,7 @@ class StepTraffic:
 
 
 def per_step(workload: Workload, place: Placement, own: RankParameters) -> StepTraffic:
-    """Return the reduction of gradients and the gathering of weights between model copies."""
+    """Return the reduction of gradients and the gathering of weights between model replicas."""
     traffic = StepTraffic(Route(), Route())
     if workload.sharding is Sharding.FSDP:
         return traffic
@@ -126,7 +126,7 @@ def _add_sum(
     members: int,
     stride: int,
 ) -> None:
-    """Add the traffic to reduce the gradients of some parameters over `members` copies."""
+    """Add the traffic to reduce the gradients of some parameters over `members` replicas."""
     if members <= 1 or not parameters:
         return
     share = parameters * (members - 1) / members
@@ -135,7 +135,7 @@ def _add_sum(
         traffic.gradients.add(place.ring(2 * gradient * share, members, stride))
         return
     shards = min(workload.shard_size or members, members)
-    # With several groups of shards, the sum also goes between the groups.
+    # With several groups of shards, gradients are also reduced between the groups.
     sums = 1 if shards == members else 2
     traffic.gradients.add(place.ring(sums * gradient * share, members, stride))
     moved = element_bytes(workload) * parameters * (shards - 1) / shards
@@ -157,7 +157,7 @@ def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -
 
 
 def updated_parameters(workload: Workload, own: RankParameters) -> float:
-    """Return the parameters that the optimizer of one rank updates."""
+    """Return the parameters that the optimizer on one rank updates."""
     if workload.sharding is Sharding.NONE:
         return own.dense + own.expert
     layout = workload.layout

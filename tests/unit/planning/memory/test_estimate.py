@@ -347,8 +347,8 @@ def test_a_stack_that_was_never_measured_has_the_engines_constants() -> None:
 
 
 BORROWED = [
-    ({"stack": "llm-foundry"}, "llm-foundry, with the constants of megatron-core"),
-    ({"sharding": Sharding.FSDP, "dp_size": 8}, "sharding and gathering by FSDP"),
+    ({"stack": "llm-foundry"}, "llm-foundry, estimated with the constants of megatron-core"),
+    ({"sharding": Sharding.FSDP, "dp_size": 8}, "FSDP sharding and gathering"),
     ({"precision": Precision.FP32}, "activations in fp32, estimated from 16-bit runs"),
 ]
 

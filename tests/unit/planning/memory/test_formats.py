@@ -123,7 +123,7 @@ def test_the_error_bar_spans_what_is_hardly_tested(precision: Precision) -> None
     load = narrow(precision=precision, hardware=B200)
     wide, slim = memory(workload(hardware=B200)), memory(load)
     assert wide.untested == ()
-    assert slim.untested == (f"copies of weights and inputs in {precision}",)
+    assert slim.untested == (f"{precision} copies of weights and inputs",)
     assert slim.tested == pytest.approx(wide.error)
     assert slim.assumed > 0 == wide.assumed
     need = slim.fullest.total

@@ -28,7 +28,7 @@ from tests.unit.planning.search.asked import opened
     ("part", "word"),
     [
         (TimePart.TENSOR_PARALLEL, "tp traffic"),
-        (TimePart.BUBBLE, "the bubble"),
+        (TimePart.BUBBLE, "the pipeline bubble"),
         (TimePart.DATA_PARALLEL, "dp traffic"),
         (TimePart.COMPUTE, "compute"),
     ],
@@ -42,8 +42,8 @@ def test_the_part_that_grew_most_is_named(catalog: Catalog, part: TimePart, word
     assert [cause.lost for cause in causes(other, chosen)] == [word]
     assert loss(chosen, other) == f"{named(other.candidate)} loses 20 % to {word}"
     (found,) = causes(other, chosen)
-    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % by {found.saved}"
-    assert loss(chosen, chosen) == f"{named(chosen.candidate)} is as fast"
+    assert loss(other, chosen) == f"{named(other.candidate)} gains 25 % from {found.saved}"
+    assert loss(chosen, chosen) == f"{named(chosen.candidate)} is equally fast"
 
 
 def test_recomputing_is_named_as_such(catalog: Catalog) -> None:
@@ -88,9 +88,9 @@ def test_two_parts_that_cost_alike_are_both_named(catalog: Catalog) -> None:
     assert chosen is not None
     stages = chosen.time.stages
     both = changed(chosen, stages, bubble=1.0, data_parallel=0.8)
-    assert loss(chosen, both).endswith("to the bubble and dp traffic")
+    assert loss(chosen, both).endswith("to the pipeline bubble and dp traffic")
     one = changed(chosen, stages, bubble=1.0, data_parallel=0.3)
-    assert loss(chosen, one).endswith("to the bubble")
+    assert loss(chosen, one).endswith("to the pipeline bubble")
 
 
 def test_products_are_slower_only_where_matrices_are_smaller(catalog: Catalog) -> None:
@@ -152,7 +152,7 @@ def test_the_rule_that_a_further_division_breaks_is_named(catalog: Catalog) -> N
     [
         (4.26, "is 4.3 times as fast"),
         (1.234, "is 23 % faster"),
-        (1.001, "is as fast"),
+        (1.001, "is equally fast"),
         (0.9, "is 10 % slower"),
         (0.25, "takes 4.0 times as long"),
     ],

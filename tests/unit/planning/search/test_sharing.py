@@ -80,7 +80,7 @@ def test_fsdp_is_taken_with_a_word_where_nothing_else_fits(
         "Use auto for the rest of parallelism and micro_batch_size, which certainly fits."
     )
     assert why(run.chosen, run.outcome, run.problem)[0].startswith(
-        "fsdp because only it fits: tp 8 · dp 8 with the distributed optimizer needs "
+        "fsdp, because tp 8 · dp 8 with the distributed optimizer needs "
     )
 
 
@@ -109,7 +109,7 @@ def test_the_time_of_megatrons_fsdp_is_that_of_the_unseen(
     assert known is not None
     assert known.median >= table().unseen_error
     assert known.nine_of_ten >= table().unseen_error_nine_of_ten
-    assert known.beyond == ("fsdp, for which no run with megatron-core was fitted",)
+    assert known.beyond == ("fsdp, for which no megatron-core run was fitted",)
     less = planned(catalog, monkeypatch, (), FAST)[0].time_error
     assert less is not None
     assert (less.median, less.nine_of_ten, less.beyond) == (0.05, 0.1, ())

@@ -46,7 +46,7 @@ def test_a_factor_on_which_measurements_disagree_is_drawn_to_one() -> None:
 
 
 def test_too_few_steps_are_refused_with_what_was_left_out() -> None:
-    with pytest.raises(UsageError, match=r"3 steps, and there are 1 \(without 2 warm-up steps"):
+    with pytest.raises(UsageError, match=r"3 steps, but the run has 1 \(without 2 warm-up steps"):
         calibrate(8.0, choose_steps([[30.0, 14.0, 10.0]]), MACHINES, CONSTANTS)
 
 

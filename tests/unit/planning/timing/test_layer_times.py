@@ -68,7 +68,7 @@ def test_whatever_changes_a_layer_is_computed_anew(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(MADE_FOR))
 def test_a_timer_is_of_one_model_and_one_kind_of_machine(name: str) -> None:
     changed = replace(GIVEN, **{name: ANOTHER[name]})
-    with pytest.raises(ValueError, match="another model or other machines"):
+    with pytest.raises(ValueError, match="a different model or different machines"):
         timer().step_time(changed)
 
 

@@ -23,7 +23,7 @@ from seatrial.rendering.volumes import LOCK_CONFIG
 
 FIELD = "cluster.namespace"
 PULL_KINDS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "")
-"""Secret types with which a kubelet pulls images; empty if the type is unknown."""
+"""Secret types that a kubelet can pull images with; empty if the type is unknown."""
 PULL_KEYS = (".dockerconfigjson", ".dockercfg")
 
 
@@ -35,7 +35,7 @@ def no_namespace(situation: Situation) -> Iterator[Checked]:
     found = next((each for each in facts.namespaces if each.name == name), None)
     if found is not None and not found.ending:
         return
-    # System namespaces and those of operators are not for training runs.
+    # System namespaces and operator namespaces are not for training runs.
     alive = [each.name for each in facts.namespaces if not each.ending and each.name != name]
     claim = situation.spec.cluster.storage.claim
     with_claim = [c.namespace for c in facts.claims if c.name == claim and c.namespace in alive]
@@ -45,7 +45,7 @@ def no_namespace(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NO_NAMESPACE,
         FIELD,
-        f"the namespace {name} {state}: the API server would reject every object.",
+        f"namespace {name} {state}: the API server would reject every object.",
         f"Use {other}, or create {name}." if other else f"Create it: kubectl create ns {name}.",
         name,
         proposed(*([f"{FIELD}={other}"] if other else [])),
@@ -67,9 +67,10 @@ def pod_security(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.POD_SECURITY,
             FIELD,
-            f"namespace {name} enforces the Pod Security level {level}, and the pods of this run "
+            f"namespace {name} enforces the Pod Security level {level}, but the pods of this run "
             f"need {' and '.join(needs)}: every pod would be rejected, which only events show.",
-            "Use a namespace with the level privileged, or have the label of this one changed.",
+            "Use a namespace with the level privileged, or ask an administrator to change the "
+            "level of this namespace.",
             level,
         )
 
@@ -92,11 +93,11 @@ def quota(situation: Situation) -> Iterator[Checked]:
 
 
 def _counted(situation: Situation, demand: Demand) -> Mapping[str, float]:
-    """Return what the run uses, by the names in quotas."""
+    """Return the resources that the run uses, by their names in quotas."""
     wanted: dict[str, float] = {"pods": float(demand.pods), "count/pods": float(demand.pods)}
     for manifest in manifests_of(situation):
         plural = PLURALS[str(manifest["kind"])]
-        # Older kinds also have a quota under their plain name, without the prefix count/.
+        # Older kinds can also have a quota under their plain name, without the prefix count/.
         for name in (f"count/{plural}", plural):
             wanted[name] = wanted.get(name, 0.0) + 1.0
     for name, amount in demand.in_all.items():
@@ -131,12 +132,12 @@ def _small_quota(
         )
     others = f", of which {used:,.0f} are in use" if used else ""
     rule = (
-        f"the run needs {shown(plain, wanted[name])}, and the quota {found.name} of namespace "
+        f"the run needs {shown(plain, wanted[name])}, but the quota {found.name} in namespace "
         f"{found.namespace} allows {shown(plain, found.hard[name])}{others}."
     )
-    fix = "Ask an administrator for a larger quota, or use another namespace."
+    fix = "Ask an administrator for a larger quota, or use a different namespace."
     if 0 < fitting < demand.pods:
-        fix = f"Use cluster.nodes={fitting}, or ask for a larger quota."
+        fix = f"Use cluster.nodes={fitting}, or ask an administrator for a larger quota."
     by = [f"cluster.nodes={fitting}"] if 0 < fitting < demand.pods else []
     field_name = "cluster.storage.capacity" if "storage" in name else "cluster.nodes"
     make = situation.error if wanted[name] > found.hard[name] else situation.warning
@@ -158,10 +159,10 @@ def limits(situation: Situation) -> Iterator[Checked]:
             yield situation.error(
                 SiteCode.LIMITS,
                 FIELD,
-                f"a container of the run requests {shown(short[0], demand.of_pod[short[0]])}, and "
-                f"the limit range {found.name} of namespace {name} allows "
+                f"a container of the run requests {shown(short[0], demand.of_pod[short[0]])}, but "
+                f"the limit range {found.name} in namespace {name} allows "
                 f"{shown(short[0], found.most[short[0]])}: no pod would be created.",
-                "Ask an administrator for a larger limit, or use another namespace.",
+                "Ask an administrator for a larger limit, or use a different namespace.",
                 short[0],
             )
 
@@ -205,7 +206,7 @@ def no_priority(situation: Situation) -> Iterator[Checked]:
 
 
 def no_lock(situation: Situation) -> Iterator[Checked]:
-    """Report an image without the worker if the namespace has no lock to install it from."""
+    """Report an image without the worker if the namespace has no lock file to install it from."""
     keys, image = cluster_of(situation).lock_keys, demand_of(situation).scene.image
     lock = ENGINES[situation.spec.engine.name].installation.lock
     if image.brings_worker or keys is None or lock in keys:
@@ -215,10 +216,10 @@ def no_lock(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NO_LOCK,
         "cluster.image",
-        f"{name} does not contain the worker, and namespace {namespace} has {lacks}, from which "
-        "pods would install it: no pod would start.",
+        f"{name} does not contain the worker, and pods cannot install it: namespace {namespace} "
+        f"has {lacks}. No pod would start.",
         "Use an image that contains the worker (guide: images), or ask an administrator to create "
-        "the config map: workerLock in the chart's values.",
+        "the config map (workerLock in the chart's values).",
         name,
     )
 
@@ -264,7 +265,7 @@ def _no_secret(
 
 
 def no_pull_secret(situation: Situation) -> Iterator[Checked]:
-    """Report a pull secret that does not exist or has another type."""
+    """Report a pull secret that does not exist or has the wrong type."""
     facts, name = cluster_of(situation), situation.spec.cluster.image_pull_secret
     namespace, field_name = namespace_of(situation), "cluster.image_pull_secret"
     if name is None or not facts.sees(Subject.SECRETS, namespace):
@@ -276,7 +277,7 @@ def no_pull_secret(situation: Situation) -> Iterator[Checked]:
     other = nearest(name, [each.name for each in there if _pulls(each)])
     rule = f"namespace {namespace} has no secret {name}: nodes cannot pull the image."
     if found is not None:
-        rule = f"the secret {name} has type {found.kind}, which does not work for pulling images."
+        rule = f"the secret {name} has type {found.kind}, which cannot be used to pull images."
     yield situation.error(
         SiteCode.NO_PULL_SECRET,
         field_name,
@@ -288,7 +289,7 @@ def no_pull_secret(situation: Situation) -> Iterator[Checked]:
 
 
 def _pulls(secret: SecretFacts) -> bool:
-    """True if a secret works for pulling images."""
+    """True if a secret can be used to pull images."""
     return secret.kind in PULL_KINDS and any(key in secret.keys for key in PULL_KEYS)
 
 

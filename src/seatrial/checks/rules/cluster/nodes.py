@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about nodes: idle GPUs, and in a cluster number, taints, health and offered resources."""
+"""Rules about nodes: idle GPUs and, in a cluster, the number, taints, health and resources."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ PLUGINS = {
     "nvidia.com/gpu": "NVIDIA's device plugin or GPU operator",
     "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
 }
-"""The component that makes a node offer a resource."""
+"""The component that advertises a resource on a node."""
 
 
 def _growth(situation: Situation) -> str:
@@ -35,13 +35,13 @@ def _growth(situation: Situation) -> str:
 
 
 def _plugin(resource: str) -> str:
-    """Return the component that makes a node offer a resource."""
+    """Return the component that advertises a resource on a node."""
     known = (text for name, text in PLUGINS.items() if resource.startswith(name))
     return next(known, f"the device plugin for {resource}")
 
 
 def _nodes(situation: Situation) -> list[NodeFacts]:
-    """Return the nodes of the run's type; empty if the account cannot list nodes."""
+    """Return the nodes of the run's node type; empty if the account cannot list nodes."""
     return of_the_type(situation) if cluster_of(situation).sees(Subject.NODES) else []
 
 
@@ -60,7 +60,7 @@ def idle_gpus(situation: Situation) -> Iterator[Checked]:
             CheckCode.IDLE_GPUS,
             "cluster.processes_per_node",
             f"the run uses {used} of the {gpus} GPUs of each {machines.node_type}; you pay for the "
-            "others, and they are idle.",
+            "others while they are idle.",
             f"Use {gpus}, or a smaller node type.",
             used,
             proposed(f"cluster.processes_per_node={gpus}"),
@@ -88,7 +88,7 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
             SiteCode.NO_NODES,
             FIELD,
             f"{rule}; {growth}.",
-            "Check that one of its node pools has this type.",
+            "Check that one of the node pools in the cluster has this node type.",
             wanted,
         )
         return
@@ -99,27 +99,27 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
 
 
 def few_nodes(situation: Situation) -> Iterator[Checked]:
-    """Report fewer nodes of the type than the run needs."""
+    """Report fewer nodes of the run's node type than the run needs."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     there = _count(nodes)
     if not nodes or there >= wanted:
         return
     kind = situation.plan.machines.node_type
-    rule = f"the run needs {wanted:,} {kind} nodes, and the cluster has {there:,}"
+    rule = f"the run needs {wanted:,} {kind} nodes, but the cluster has {there:,}"
     growth = _growth(situation)
     if growth:
         yield situation.warning(
             SiteCode.FEW_NODES,
             "cluster.nodes",
             f"{rule} now; {growth}.",
-            f"Check that its node pool can grow to {wanted:,}.",
+            f"Check that the node pool can grow to {wanted:,} nodes.",
             wanted,
         )
         return
     yield situation.error(
         SiteCode.FEW_NODES,
         "cluster.nodes",
-        f"{rule}: some pods would hold their GPUs while they wait for the others.",
+        f"{rule}: some pods would start and occupy GPUs while they wait for the others.",
         f"Use {there}, or add nodes.",
         wanted,
         proposed(f"cluster.nodes={there}"),
@@ -127,7 +127,7 @@ def few_nodes(situation: Situation) -> Iterator[Checked]:
 
 
 def tainted(situation: Situation) -> Iterator[Checked]:
-    """Report nodes of the type with taints that the run's pods do not tolerate."""
+    """Report nodes with taints that the run's pods do not tolerate."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     closed = [node for node in nodes if open_taints(situation, node)]
     left = _count(nodes) - _count(closed)
@@ -148,7 +148,7 @@ def tainted(situation: Situation) -> Iterator[Checked]:
 
 
 def unfit(situation: Situation) -> Iterator[Checked]:
-    """Report nodes of the type that are not ready, cordoned, or lack the profile's labels."""
+    """Report nodes that are not ready, are cordoned, or lack the profile's labels."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
     marks = demand_of(situation).scene.profile.node_labels
     closed = [node for node in nodes if not _fit(node, marks)]
@@ -167,7 +167,8 @@ def unfit(situation: Situation) -> Iterator[Checked]:
         "cluster.nodes",
         f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes, "
         f"{' and '.join(words)}: {left:,} remain for {wanted:,} pods.",
-        "Find out why: kubectl describe node. To accept pods again: kubectl uncordon.",
+        "Find the reason with kubectl describe node. To make a cordoned node schedulable, run "
+        "kubectl uncordon.",
         wanted,
         proposed(*([f"cluster.nodes={left}"] if left else [])),
     )
@@ -178,14 +179,14 @@ def _fit(node: NodeFacts, marks: dict[str, str]) -> bool:
 
 
 def no_devices(situation: Situation) -> Iterator[Checked]:
-    """Report nodes of the type that offer fewer GPUs than a pod requests."""
+    """Report nodes that advertise fewer GPUs than a pod requests."""
     demand = demand_of(situation)
     if demand.gpu:
         yield from _offer(situation, demand.gpu, SiteCode.NO_DEVICES, FIELD)
 
 
 def no_fabric(situation: Situation) -> Iterator[Checked]:
-    """Report nodes of the type that do not offer their network devices."""
+    """Report nodes that do not advertise their network devices."""
     demand = demand_of(situation)
     if demand.fabric:
         yield from _offer(situation, demand.fabric, SiteCode.NO_FABRIC, "cluster.fabric")
@@ -207,11 +208,11 @@ def _offer(
         if name.partition("/")[0] == resource.partition("/")[0] and name != resource
     }
     rule = (
-        f"a pod requests {shown(resource, wanted)}, and {_count(offering):,} of "
-        f"{_count(nodes):,} {situation.plan.machines.node_type} nodes offer that"
+        f"a pod requests {shown(resource, wanted)}, but only {_count(offering):,} of "
+        f"{_count(nodes):,} {situation.plan.machines.node_type} nodes offer this"
     )
     if most:
-        rule += f"; the most is {most:,.0f}"
+        rule += f"; the maximum is {most:,.0f}"
     elif alike:
         rule += f"; they offer {', '.join(sorted(alike))}"
     fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
@@ -219,7 +220,7 @@ def _offer(
         fix = f"{fix[:-1]}, or use cluster.fabric=none for a slow test."
         by = ["cluster.fabric=none"]
     elif most:
-        fix = f"Use cluster.processes_per_node={most:.0f}, or find out why GPUs are missing."
+        fix = f"Use cluster.processes_per_node={most:.0f}, or find out why nodes lack GPUs."
         by = [f"cluster.processes_per_node={most:.0f}"]
     yield situation.error(code, field_name, f"{rule}.", fix, resource, proposed(*by))
 
@@ -239,9 +240,9 @@ def small_nodes(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.SMALL_NODES,
         FIELD,
-        f"a pod requests {shown(short, wanted[short])}, and {situation.plan.machines.node_type} "
+        f"a pod requests {shown(short, wanted[short])}, but {situation.plan.machines.node_type} "
         f"nodes have {shown(short, most)} allocatable.",
-        "Reduce what daemons and the kubelet reserve, or correct the node type in your own "
+        "Reduce the kubelet's and daemons' reservations, or correct the node type in your own "
         "catalog.",
         short,
     )
@@ -265,7 +266,7 @@ def far_apart(situation: Situation) -> Iterator[Checked]:
         SiteCode.FAR_APART,
         "cluster.nodes",
         f"{situation.plan.machines.fabric} does not work across zones: the {demand.pods:,} nodes "
-        f"have to be in one zone, and there are {there}.",
+        f"must be in one zone, but there are {there}.",
         f"Use {most}, the number of nodes in {zone}, or add nodes to one zone.",
         demand.pods,
         proposed(f"cluster.nodes={most}"),
@@ -290,11 +291,11 @@ def preparation(situation: Situation) -> Iterator[Checked]:
     value = int(cpus) if on_cpus else f"{int(memory) >> 30}Gi"
     asked = f"{pods.cpus:,} CPUs" if on_cpus else shown("memory", pods.memory)
     most = f"{cpus:,.0f} CPUs" if on_cpus else shown("memory", memory)
-    # An Indexed Job has one pod with one CPU for each task; only Ray has pods of this size.
+    # An Indexed Job runs one pod with one CPU per task; only Ray pods have this size.
     yield situation.warning(
         SiteCode.PREPARATION,
         f"cluster.preparation.{name}",
-        f"a Ray pod that prepares data requests {asked}, and the largest node has {most} "
+        f"a Ray pod that prepares data requests {asked}, but the largest node has {most} "
         "allocatable.",
         f"Use {value} or less.",
         pods.cpus if on_cpus else pods.memory,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the components installed in a cluster: operators, definitions, gang schedulers."""
+"""Rules about the components installed in a cluster: operators, CRDs, gang schedulers."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ DEFINITIONS = {
     Operator.TRAINJOB: ("trainjobs.trainer.kubeflow.org", "v1alpha1"),
     Operator.HYPERPOD: ("hyperpodpytorchjobs.sagemaker.amazonaws.com", "v1"),
 }
-"""The custom resource definition of each operator's jobs, with the rendered version."""
+"""The CRD of each operator's jobs, with the version that Seatrial renders."""
 CONTROLLERS = {
     Operator.PYTORCHJOB: ("training-operator",),
     Operator.TRAINJOB: ("trainer-controller",),
@@ -25,19 +25,19 @@ CONTROLLERS = {
 }
 """Part of the name of each operator's deployment (from their manifests and charts)."""
 OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
-"""The oldest releases that the manifests are tested with (docs: cluster tests)."""
+"""The oldest releases that the manifests are tested against (docs: cluster tests)."""
 NEEDED = (1, 29)
 """The first Kubernetes version with backoffLimitPerIndex enabled by default."""
 GANGS = {
     Gang.VOLCANO: "podgroups.scheduling.volcano.sh",
     Gang.COSCHEDULING: "podgroups.scheduling.x-k8s.io",
 }
-"""The custom resource definition of each gang scheduler."""
+"""The CRD of each gang scheduler."""
 FIELD = "cluster.operator"
 
 
 def served(situation: Situation, operator: Operator) -> bool:
-    """True if the cluster serves the jobs of an operator in the rendered version."""
+    """True if the cluster serves an operator's jobs in the rendered version."""
     return cluster_of(situation).serves(*DEFINITIONS[operator])
 
 
@@ -67,7 +67,7 @@ def not_served(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NOT_SERVED,
             FIELD,
-            f"{rule}: it would reject the manifests for {operator}. `seatrial launch` uses "
+            f"{rule}: it would reject manifests for {operator}. `seatrial launch` uses "
             f"{others[0]} instead.",
             f"Set cluster.operator={others[0]}, so that all commands use the same operator.",
             operator,
@@ -82,7 +82,7 @@ def not_served(situation: Situation) -> Iterator[Checked]:
 
 
 def not_running(situation: Situation) -> Iterator[Checked]:
-    """Report an operator that is installed and not running."""
+    """Report an operator that is installed but not running."""
     facts, operator = cluster_of(situation), situation.plan.machines.operator
     down = [each for each in facts.refusals if "failed calling webhook" in each.said]
     if down:
@@ -103,9 +103,9 @@ def not_running(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NOT_RUNNING,
             FIELD,
-            f"the cluster serves the jobs of {operator}, but no deployment has "
-            f"{' or '.join(CONTROLLERS[operator])} in its name: no controller would run them.",
-            "Reinstall the operator, unless it runs under another name.",
+            f"the cluster serves {operator} jobs, but no deployment has "
+            f"{' or '.join(CONTROLLERS[operator])} in its name: no controller would run the jobs.",
+            "Reinstall the operator, unless it runs under a different name.",
             operator,
         )
     elif not any(each.ready for each in found):
@@ -115,13 +115,13 @@ def not_running(situation: Situation) -> Iterator[Checked]:
             FIELD,
             f"{first.namespace}/{first.name} has 0 of {first.wanted} pods ready: no controller "
             "would start the job.",
-            f"Find out why: kubectl -n {first.namespace} describe deployment {first.name}.",
+            f"Find the reason with kubectl -n {first.namespace} describe deployment {first.name}.",
             operator,
         )
 
 
 def _runs(controller: Controller, operator: Operator) -> bool:
-    """True if a deployment is an operator's; the name of HyperPod's contains the other's."""
+    """True if a deployment belongs to an operator; HyperPod's name contains Kubeflow's name."""
     hyperpod = any(part in controller.name for part in CONTROLLERS[Operator.HYPERPOD])
     if operator is not Operator.HYPERPOD and hyperpod:
         return False
@@ -140,8 +140,8 @@ def other_form(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.OTHER_FORM,
         "cluster.operator_version",
-        f"the spec sets {given}, and the cluster serves the TrainJob of {served_form}"
-        f"{' or newer' if newest else ''}: its fields for changing pods differ.",
+        f"the spec sets {given}, but the cluster serves the TrainJob API of {served_form}"
+        f"{' or newer' if newest else ''}, which has different fields for changing pods.",
         f"Use {served_form}, or remove the line: `seatrial launch` detects the version.",
         given,
         proposed("cluster.operator_version=null"),
@@ -149,7 +149,7 @@ def other_form(situation: Situation) -> Iterator[Checked]:
 
 
 def _served_form(situation: Situation) -> str:
-    """Return the form of Trainer's API, from its schema or from its deployment's version."""
+    """Return the Trainer release whose API is served, from the schema or the deployment."""
     facts = cluster_of(situation)
     versions = [each.version for each in facts.controllers if _runs(each, Operator.TRAINJOB)]
     known = [str(form) for version in versions if version and (form := trainer_api(version))]
@@ -168,9 +168,9 @@ def old_operator(situation: Situation) -> Iterator[Checked]:
             SiteCode.OLD_OPERATOR,
             FIELD,
             f"{controller.namespace}/{controller.name} has version {controller.version}; the "
-            f"manifests are tested with {shown(oldest)} and newer. It may reject fields that it "
-            "does not know.",
-            f"Update the operator to {shown(oldest)} or newer.",
+            f"manifests are tested with {shown(oldest)} and newer. The operator may reject fields "
+            "that it does not support.",
+            f"Upgrade the operator to {shown(oldest)} or newer.",
             controller.version,
         )
 
@@ -183,9 +183,9 @@ def old_kubernetes(situation: Situation) -> Iterator[Checked]:
     yield situation.warning(
         SiteCode.OLD_KUBERNETES,
         "cluster.profile",
-        f"the cluster runs Kubernetes {shown(found)}, and the Indexed Job that prepares data needs "
+        f"the cluster runs Kubernetes {shown(found)}, but the Indexed Job that prepares data needs "
         f"{shown(NEEDED)} for per-task retries.",
-        "Update the cluster, or prepare the data elsewhere.",
+        "Upgrade the cluster, or prepare the data on a host or in a different cluster.",
         shown(found),
     )
 
@@ -199,7 +199,7 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_KIND,
             "monitoring.prometheus.pod_monitor",
-            f"the cluster does not serve {name} v1, and the run would create one.",
+            f"the cluster does not serve {name} v1, but the run would create such an object.",
             "Install the Prometheus operator, or remove pod_monitor.",
             name,
             proposed("monitoring.prometheus.pod_monitor=null"),
@@ -214,7 +214,7 @@ def no_gang(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_GANG,
             "cluster.gang",
-            f"the cluster does not serve {name}: pods would wait for a scheduler that is not "
+            f"the cluster does not serve {name}: pods would wait for a gang scheduler that is not "
             "installed.",
             f"Install {gang}, or use cluster.gang=none.",
             gang,

@@ -79,13 +79,13 @@ def no_queue(situation: Situation) -> Iterator[Checked]:
             FIELD,
             f"the queue {name} refers to the cluster queue {local.cluster_queue}, which does not "
             "exist.",
-            "Ask an administrator to create the cluster queue, or use another queue.",
+            "Ask an administrator to create the cluster queue, or use a different queue.",
             name,
         )
 
 
 def _room(situation: Situation, queue: ClusterQueueFacts) -> Mapping[str, float]:
-    """Return the most that a queue can admit: its own quota, and what its cohort lends."""
+    """Return the maximum that a queue can admit: its own quota, plus what it can borrow."""
     cohort = [
         other
         for other in cluster_of(situation).cluster_queues
@@ -112,13 +112,13 @@ def small_queue(situation: Situation) -> Iterator[Checked]:
         return
     name = demand.gpu if demand.gpu in short else short[0]
     fitting = int(min(room[each] // demand.of_pod[each] for each in demand.of_pod if each in room))
-    fix = "Ask for a larger quota, or use another queue."
+    fix = "Ask an administrator for a larger quota, or use a different queue."
     if fitting:
-        fix = f"Use cluster.nodes={fitting}, or ask for a larger quota."
+        fix = f"Use cluster.nodes={fitting}, or ask an administrator for a larger quota."
     yield situation.error(
         SiteCode.SMALL_QUEUE,
         FIELD,
-        f"the run needs {shown(name, demand.in_all[name])}, and the queue {queue.name} has "
+        f"the run needs {shown(name, demand.in_all[name])}, but the queue {queue.name} has "
         f"{room[name]:,.0f} in total: the run would never be admitted.",
         fix,
         situation.spec.cluster.queue,
@@ -127,7 +127,7 @@ def small_queue(situation: Situation) -> Iterator[Checked]:
 
 
 def uncovered(situation: Situation) -> Iterator[Checked]:
-    """Report a resource of the pods that the queue does not list."""
+    """Report a resource that pods request but the queue does not list."""
     queue = _cluster_queue(situation)
     if queue is None:
         return
@@ -140,8 +140,8 @@ def uncovered(situation: Situation) -> Iterator[Checked]:
             SiteCode.UNCOVERED,
             FIELD,
             f"the queue {queue.name} does not cover {', '.join(missing)}: Kueue does not admit "
-            "pods that request a resource which their queue does not list.",
-            f"Ask an administrator to add it to the queue{slow}.",
+            "pods that request resources that their queue does not list.",
+            f"Ask an administrator to add the resource to the queue{slow}.",
             situation.spec.cluster.queue,
             proposed(*by),
         )
@@ -157,7 +157,7 @@ def stopped(situation: Situation) -> Iterator[Checked]:
                 SiteCode.STOPPED_QUEUE,
                 FIELD,
                 f"the queue {each.name} is stopped (stopPolicy): it admits no workloads.",
-                "Ask an administrator to resume it, or use another queue.",
+                "Ask an administrator to resume the queue, or use a different queue.",
                 name,
             )
             return
@@ -173,7 +173,7 @@ def stopped(situation: Situation) -> Iterator[Checked]:
             FIELD,
             f"the cluster queue {queue.name} does not admit workloads from namespace {namespace} "
             "(namespaceSelector).",
-            "Ask an administrator to add this namespace to the selector, or use another queue.",
+            "Ask an administrator to add this namespace to the selector, or use a different queue.",
             name,
         )
 
@@ -222,8 +222,8 @@ def _too_narrow(situation: Situation, demand: Demand) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.TOPOLOGY,
             "cluster.topology.required",
-            f"the run requires {demand.pods:,} nodes in one group of {wanted.level}, and the "
-            f"largest has {max(groups.values()):,}.",
+            f"the run requires {demand.pods:,} nodes in one group of {wanted.level}, but the "
+            f"largest group has {max(groups.values()):,}.",
             "Use cluster.topology.required=false, or a wider level.",
             "true",
             proposed("cluster.topology.required=false"),
@@ -231,7 +231,7 @@ def _too_narrow(situation: Situation, demand: Demand) -> Iterator[Checked]:
 
 
 def _unplaced(situation: Situation, level: str) -> Iterator[Checked]:
-    """Report a queue without a flavor whose topology has the level."""
+    """Report a queue in which no flavor has a topology with the level."""
     queue, facts = _cluster_queue(situation), cluster_of(situation)
     seen = facts.sees(Subject.FLAVORS) and facts.sees(Subject.TOPOLOGIES)
     if queue is None or not queue.flavors or not seen:
@@ -250,8 +250,8 @@ def _unplaced(situation: Situation, level: str) -> Iterator[Checked]:
             SiteCode.TOPOLOGY,
             "cluster.topology.level",
             f"no flavor of the queue {queue.name} has a topology with the level {level}"
-            + (f"; its levels are {', '.join(known)}." if known else "; none has a topology."),
-            f"Use {other}." if other else "Remove topology, or set a Topology in the flavor.",
+            + (f"; the levels are {', '.join(known)}." if known else "; none has a topology."),
+            f"Use {other}." if other else "Remove topology, or set a topology in the flavor.",
             level,
             proposed(
                 *([f"cluster.topology.level={other}"] if other else ["cluster.topology=null"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about responses of the API server: permissions, rejected objects, hidden resources."""
+"""Rules about responses from the API server: permissions, rejected objects, hidden resources."""
 
 from collections.abc import Iterator, Sequence
 
@@ -48,7 +48,7 @@ def rights_for(manifests: Sequence[Manifest], namespace: str) -> list[Right]:
         kind = str(manifest["kind"])
         verbs = ("get", "create", "delete") if kind in jobs else ("get", "create", "patch")
         wanted |= {Right(verb, PLURALS[kind], namespace): None for verb in verbs}
-    # The ledger of a run is a config map, and a launch lists the pods of the previous attempt.
+    # The ledger is a config map, and `launch` lists the pods of the previous attempt.
     for verb, resource in (("create", "configmaps"), ("patch", "configmaps"), ("list", "pods")):
         wanted[Right(verb, resource, namespace)] = None
     return list(wanted)
@@ -63,16 +63,16 @@ def following_rights(manifests: Sequence[Manifest], namespace: str) -> list[Righ
 
 
 SILENT = ("failed calling webhook", "exceeded quota")
-"""Rejections that another rule explains better."""
+"""Rejections that a different rule explains better."""
 
 
 def rights(situation: Situation) -> Iterator[Checked]:
-    """Report missing permissions for launching the run and for following it."""
+    """Report missing permissions for launching and monitoring the run."""
     facts, namespace = cluster_of(situation), namespace_of(situation)
     manifests = manifests_of(situation)
     for asked, what, make in (
-        (rights_for(manifests, namespace), "launching", situation.error),
-        (following_rights(manifests, namespace), "following the run", situation.warning),
+        (rights_for(manifests, namespace), "launching the run", situation.error),
+        (following_rights(manifests, namespace), "monitoring the run", situation.warning),
     ):
         missing = [right for right in asked if right in facts.denied]
         words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
@@ -82,8 +82,8 @@ def rights(situation: Situation) -> Iterator[Checked]:
                 "cluster.namespace",
                 f"{what} needs permissions in namespace {namespace} that the account lacks: "
                 f"{words}.",
-                "Ask an administrator to bind the role seatrial-launcher there: charts/seatrial, "
-                "or seatrial render --part admin.",
+                "Ask an administrator to bind the role seatrial-launcher in this namespace, with "
+                "charts/seatrial or seatrial render --part admin.",
                 words,
             )
 
@@ -100,14 +100,14 @@ def refused(situation: Situation) -> Iterator[Checked]:
                 Where(field=refusal.about),
                 f"the API server rejects this object: {refusal.said}.",
                 "",
-                "Compare with seatrial render --diff, and check cluster.operator_version and the "
-                "policies of the cluster.",
+                "Compare the objects with seatrial render --diff, and check "
+                "cluster.operator_version and the policies in the cluster.",
             )
         )
 
 
 def taken(situation: Situation) -> Iterator[Checked]:
-    """Report objects of other owners with the same name, which prevent a launch."""
+    """Report objects with the same names that belong to other owners and prevent a launch."""
     yield from map(Checked, cluster_of(situation).taken)
 
 
@@ -128,7 +128,7 @@ def unseen(situation: Situation) -> Iterator[Checked]:
 RULES = (
     of_cluster(SiteCode.RIGHTS, look=rights),
     of_cluster(SiteCode.OBJECT_REFUSED, look=refused),
-    # Reported under the code of a launch, ST-RUN-001.
+    # Reported with the code that a launch uses, ST-RUN-001.
     of_cluster(look=taken),
     of_cluster(SiteCode.UNSEEN, look=unseen),
 )

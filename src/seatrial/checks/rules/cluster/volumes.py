@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the run's volume in the cluster: claim, access mode, size, driver, class."""
+"""Rules about the run's volume in the cluster: PVC, access mode, size, driver, class."""
 
 from collections.abc import Iterator
 
@@ -18,19 +18,19 @@ FOR_ONE = ("ReadWriteOnce", "ReadWriteOncePod")
 
 
 def _claims(situation: Situation) -> list[ClaimFacts]:
-    """Return the claims of the run's namespace."""
+    """Return the PVCs in the run's namespace."""
     namespace = namespace_of(situation)
     return [claim for claim in cluster_of(situation).claims if claim.namespace == namespace]
 
 
 def _claim(situation: Situation) -> ClaimFacts | None:
-    """Return the claim that the spec names, if it exists and is not being deleted."""
+    """Return the PVC that the spec names, if it exists and is not being deleted."""
     name = situation.spec.cluster.storage.claim
     return next((c for c in _claims(situation) if c.name == name and not c.ending), None)
 
 
 def _good(situation: Situation) -> list[str]:
-    """Return the names of claims that the run could use."""
+    """Return the names of PVCs that the run could use."""
     needed = _needed(situation)
     return [
         claim.name
@@ -43,14 +43,14 @@ def _good(situation: Situation) -> list[str]:
 
 
 def _instead(situation: Situation) -> tuple[str, list[str]]:
-    """Return the claim that was probably meant, as the start of a fix and as overrides."""
+    """Return the PVC that was probably meant, as the start of a fix and as overrides."""
     name = situation.spec.cluster.storage.claim or ""
     other = nearest(name, [each for each in _good(situation) if each != name])
     return (f"Use {other}, or " if other else ""), [f"{FIELD}={other}"] if other else []
 
 
 def _mountable(situation: Situation, claim: ClaimFacts) -> bool:
-    """True if all nodes of the run can write to a claim."""
+    """True if all nodes of the run can write to a PVC."""
     if situation.plan.machines.nodes > 1:
         return SHARED in claim.access_modes
     return any(mode in (SHARED, *FOR_ONE) for mode in claim.access_modes)
@@ -61,7 +61,7 @@ def _room(claim: ClaimFacts) -> int:
 
 
 def _needed(situation: Situation) -> int:
-    """Return the most bytes that checkpoints take on the volume; 0 if unknown."""
+    """Return the maximum size of the checkpoints on the volume in bytes; 0 if unknown."""
     chosen, location = situation.run.chosen, situation.plan.checkpoint_location
     mount = situation.spec.cluster.storage.mount.rstrip("/")
     if chosen is None or not f"{location}/".startswith(f"{mount}/"):
@@ -70,27 +70,27 @@ def _needed(situation: Situation) -> int:
 
 
 def no_claim(situation: Situation) -> Iterator[Checked]:
-    """Report a claim that does not exist in the run's namespace."""
+    """Report a PVC that does not exist in the run's namespace."""
     facts, name = cluster_of(situation), situation.spec.cluster.storage.claim
     namespace = namespace_of(situation)
     if name is None or not facts.sees(Subject.CLAIMS, namespace) or _claim(situation):
         return
     elsewhere = sorted(c.namespace for c in facts.claims if c.name == name and not c.ending)
-    rule = f"namespace {namespace} has no claim {name}"
+    rule = f"namespace {namespace} has no PVC {name}"
     if any(c.name == name for c in _claims(situation)):
-        rule = f"the claim {name} is being deleted"
+        rule = f"the PVC {name} is being deleted"
     elif elsewhere:
-        rule += f"; the one in {elsewhere[0]} cannot be mounted from another namespace"
+        rule += f"; the PVC in namespace {elsewhere[0]} cannot be mounted from another namespace"
     else:
         there = ", ".join(sorted(c.name for c in _claims(situation)))
-        rule += f"; its claims: {there or 'none'}"
+        rule += f"; its PVCs: {there or 'none'}"
     use, by = _instead(situation)
-    fix = f"{use}{'create' if use else 'Create'} the claim, or set a tier for a new volume."
+    fix = f"{use}{'create' if use else 'Create'} the PVC, or set a tier for a new volume."
     yield situation.error(SiteCode.NO_CLAIM, FIELD, f"{rule}.", fix, name, proposed(*by))
 
 
 def access_mode(situation: Situation) -> Iterator[Checked]:
-    """Report a claim that not all nodes of the run can write to."""
+    """Report a PVC that not all nodes of the run can write to."""
     claim, nodes = _claim(situation), situation.plan.machines.nodes
     if claim is None or _mountable(situation, claim):
         return
@@ -100,15 +100,15 @@ def access_mode(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.ACCESS_MODE,
         FIELD,
-        f"the claim {claim.name} has {modes}, and {whom} to it: that needs {SHARED}.",
-        f"{use}{'create' if use else 'Create'} a claim with {SHARED}.",
+        f"the PVC {claim.name} has {modes}, but {whom} to it, which requires {SHARED}.",
+        f"{use}{'create' if use else 'Create'} a PVC with {SHARED}.",
         modes,
         proposed(*by),
     )
 
 
 def not_bound(situation: Situation) -> Iterator[Checked]:
-    """Report a claim that is not bound."""
+    """Report a PVC that is not bound."""
     claim = _claim(situation)
     if claim is None or claim.phase == "Bound":
         return
@@ -116,8 +116,8 @@ def not_bound(situation: Situation) -> Iterator[Checked]:
     yield situation.error(
         SiteCode.NOT_BOUND,
         FIELD,
-        f"the claim {claim.name} is {claim.phase} and has no volume: pods would stay Pending.",
-        f"{use}{'f' if use else 'F'}ind out why: kubectl -n {claim.namespace} describe pvc "
+        f"the PVC {claim.name} is {claim.phase} and has no volume: pods would stay Pending.",
+        f"{use}{'f' if use else 'F'}ind the reason with kubectl -n {claim.namespace} describe pvc "
         f"{claim.name}.",
         claim.phase,
         proposed(*by),
@@ -134,7 +134,7 @@ def small_claim(situation: Situation) -> Iterator[Checked]:
     if budget.kept is None:
         return
     use, by = _instead(situation)
-    fix = f"{use}{'k' if use else 'K'}eep fewer: checkpoints.keep_last"
+    fix = f"{use}{'k' if use else 'K'}eep fewer checkpoints with checkpoints.keep_last"
     if not by and budget.kept.permanent:
         by = ["checkpoints.keep_every_steps=null"]
     elif not by:
@@ -167,10 +167,10 @@ def no_driver(situation: Situation) -> Iterator[Checked]:
         if situation.catalog.storage(name).csi_driver in facts.drivers
     ]
     there = ", ".join(facts.drivers) or "none"
-    fix = "Install the driver, or use an existing claim."
+    fix = "Install the driver, or use an existing PVC."
     by = list[str]()
     if others:
-        fix = f"Install the driver, use {others[0]}, or use an existing claim."
+        fix = f"Install the driver, use {others[0]}, or use an existing PVC."
         by = [f"cluster.storage.tier={others[0]}"]
     yield situation.error(
         SiteCode.NO_DRIVER,
@@ -184,7 +184,7 @@ def no_driver(situation: Situation) -> Iterator[Checked]:
 
 
 def no_class(situation: Situation) -> Iterator[Checked]:
-    """Report a new volume whose storage class does not exist or belongs to another driver."""
+    """Report a new volume whose storage class does not exist or uses a different driver."""
     facts, tier = cluster_of(situation), demand_of(situation).scene.tier
     if tier is None or not tier.storage_class or not facts.sees(Subject.CLASSES):
         return
@@ -195,8 +195,8 @@ def no_class(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.NO_CLASS,
             "cluster.storage.tier",
-            f"the storage class {tier.storage_class} does not exist: the claim stays Pending "
-            "until it does.",
+            f"the storage class {tier.storage_class} does not exist: the PVC stays Pending until "
+            "an administrator creates the class.",
             "Ask an administrator to apply the output of seatrial render --part admin.",
             tier.storage_class,
         )
@@ -204,15 +204,15 @@ def no_class(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.NO_CLASS,
             "cluster.storage.tier",
-            f"the storage class {found.name} uses {found.provisioner}, and the tier needs "
-            f"{tier.csi_driver}: another class has the same name.",
-            "Have it renamed, or use an existing claim.",
+            f"the storage class {found.name} uses {found.provisioner}, but the tier needs "
+            f"{tier.csi_driver}: a different class has the same name.",
+            "Ask an administrator to rename the class, or use an existing PVC.",
             found.provisioner,
         )
 
 
 def other_claim(situation: Situation) -> Iterator[Checked]:
-    """Report a claim with the run's name that a launch cannot change as needed."""
+    """Report a PVC with the run's name that `launch` cannot change as needed."""
     tier, name = demand_of(situation).scene.tier, situation.spec.name
     found = next((claim for claim in _claims(situation) if claim.name == name), None)
     if tier is None or found is None:
@@ -231,9 +231,9 @@ def other_claim(situation: Situation) -> Iterator[Checked]:
         yield situation.error(
             SiteCode.OTHER_CLAIM,
             "cluster.storage",
-            f"namespace {found.namespace} already has a claim {name}, {' and '.join(words)}. These "
-            "cannot be changed on an existing claim.",
-            f"Use it with cluster.storage.claim={name}, or give the run another name.",
+            f"namespace {found.namespace} already has a PVC {name}, {' and '.join(words)}. These "
+            "properties of an existing PVC cannot be changed.",
+            f"Use the PVC with cluster.storage.claim={name}, or give the run a different name.",
             name,
         )
 
