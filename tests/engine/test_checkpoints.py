@@ -181,7 +181,7 @@ def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: P
         (saved / directory_name(step) / "__0_i1_0.distcp").write_bytes(b"")
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == StopCode.NO_CHECKPOINT
-    assert "none of 3 checkpoints can be used" in printed
+    assert "none of the 3 checkpoints can be used" in printed
     assert outcome.steps() == {}
 
 

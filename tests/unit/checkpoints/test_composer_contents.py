@@ -95,7 +95,7 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
     ("tensor", "config", "order", "said"),
     [
         (Tensor(Storage("0"), strides=(1, 3)), CONFIG, b"little", "not contiguous"),
-        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "other arguments"),
+        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "no checkpoint passes"),
         (Tensor(Storage("7")), CONFIG, b"little", "not in its archive"),
         (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not what Composer writes"),
         (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "storage 0 has 32 bytes"),

@@ -223,7 +223,7 @@ def test_a_checkpoint_with_other_tensors_is_refused() -> None:
             refuse_other(LLAMA, there | {name: shape}, "here")
         assert said in refused.value.findings[0].rule
     del there["output_layer.weight"]
-    with pytest.raises(FindingsError, match=r"needs output_layer\.weight"):
+    with pytest.raises(FindingsError, match=r"needs the tensor output_layer\.weight"):
         refuse_other(LLAMA, there, "here")
 
 
