@@ -220,7 +220,7 @@ def test_old_checkpoints_go_while_the_run_saves(engine: Engine, tmp_path: Path) 
     # The removal after the last commit may be cut short by the end of the process.
     assert [one.step for one in kept] in ([8, 6], [8, 6, 4])
     assert [verify(place, one.directory) for one in kept[:2]] == [[], []]
-    assert "deleted the checkpoint of step 2" in printed
+    assert "deleted the checkpoint at step 2" in printed
     assert not (saved / directory_name(2)).exists()
     assert tracked_step(place) == STEPS
 
