@@ -215,5 +215,5 @@ def test_a_parent_that_saved_nothing_is_no_beginning(engine: Engine, tmp_path: P
     told = {"SEATRIAL_CONTINUE_FROM": str(tmp_path / "nothing")}
     outcome, printed = engine.start(tmp_path, tmp_path / "saved", RUN, told)
     assert outcome.code == StopCode.NO_CHECKPOINT
-    assert "there is no checkpoint" in printed
+    assert "it contains no checkpoint" in printed
     assert outcome.steps() == {}

@@ -183,7 +183,7 @@ def test_with_nothing_good_the_start_ends_with_a_reason(engine: Engine, saved: P
         (saved / NAMING.directory_name(step) / "__0_i1_0.distcp").write_bytes(b"")
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == StopCode.NO_CHECKPOINT
-    assert "none of 3 checkpoints can be used" in printed
+    assert "none of the 3 checkpoints can be used" in printed
     assert outcome.steps() == {}
 
 
@@ -222,7 +222,7 @@ def test_old_checkpoints_go_while_the_run_saves(engine: Engine, tmp_path: Path) 
     # The removal after the last commit may be cut short by the end of the process.
     assert [one.step for one in kept] in ([8, 6], [8, 6, 4])
     assert [verify(place, one.directory) for one in kept[:2]] == [[], []]
-    assert "deleted the checkpoint of step 2" in printed
+    assert "deleted the checkpoint at step 2" in printed
     assert not (saved / NAMING.directory_name(2)).exists()
     assert tracked_step(place) == STEPS
 

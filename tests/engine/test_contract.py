@@ -252,7 +252,7 @@ except SystemExit as end:
     print(end.code)
 """
     said = in_worker(script)
-    assert "no Transformer Engine" in said
+    assert "does not include Transformer Engine" in said
     assert "engine.options.transformer-impl=local" in said
 
 

@@ -251,4 +251,4 @@ def test_a_run_starts_from_imported_weights(hub: Path, tmp_path: Path, kind: str
     again = start(tmp_path, "again", {**run, "train-iters": STEPS + 2}, 4)
     assert sorted(again.steps()) == [STEPS + 1, STEPS + 2]
     log = (tmp_path / "first.log").read_text()
-    assert "step 0 is verified: resuming from it" in log
+    assert "verified the checkpoint at step 0: resuming from it" in log

@@ -117,7 +117,7 @@ def test_a_rank_that_is_asked_to_end_makes_all_save_and_none_succeed(tmp_path: P
         process.wait(timeout=60)
     text = log.read_text()
     assert code != 0, text
-    assert text.count("saved and stopped before the last step") == 2, text
+    assert text.count("saved a checkpoint and stopped before the last step") == 2, text
     saved = [event.step for event in read_events(events) if event.kind is EventKind.SAVE]
     assert len(saved) == 1
     assert int((saves / "latest_checkpointed_iteration.txt").read_text()) == saved[0] > 0

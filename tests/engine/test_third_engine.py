@@ -43,7 +43,7 @@ def test_a_third_engine_is_rehearsed(toy_engine: None, catalog: Catalog, tmp_pat
     assert all(result.ok for result in results.values()), said
     assert "accepted by the engine for 16 ranks" in said[DrillName.ARGUMENTS]
     assert "bitwise identical" in said[DrillName.KILL]
-    assert "saved at dp 2, continued at dp 4" in said[DrillName.RESHARD]
+    assert "saved with dp 2, resumed with dp 4" in said[DrillName.RESHARD]
     assert not results[DrillName.EXPORT].judged
 
 

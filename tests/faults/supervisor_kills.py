@@ -25,7 +25,7 @@ GROUP = 10
 """Kills of one training, one after the other."""
 BETWEEN = 40
 """Steps of training for each kill: more than a draw needs, so that the last kill comes in time."""
-CHOSEN = "is verified: resuming from it"
+CHOSEN = ": resuming from it"
 """What a start says before it loads."""
 PARALLEL: dict[int, Arguments] = {2: {}, 4: {"tensor-model-parallel-size": 2}}
 

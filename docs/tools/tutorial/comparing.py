@@ -104,7 +104,7 @@ KINDS: dict[str, tuple[str, Callable[[str, str], bool]]] = {
     # Where a run was when its reader pressed a key.
     "STEP": (r"after step \d+", _any),
     # Which rank a drill kills, and when, is drawn by lot.
-    "KILL": (r"rank \d+ killed in step \d+", _any),
+    "KILL": (r"rank \d+ killed at step \d+", _any),
     "BAR": (r"▕[^▏]*[▁-█][^▏]*▏|[█░]{4,}", _any),
     "GOODPUT": (r"goodput [\d.]+ %|^time +training [\d.]+ %.*$", _some_goodput),
     "DIFFERENCE": (r"\b\de[-+]\d\d\b", _both_small),

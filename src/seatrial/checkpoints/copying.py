@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a checkpoint: to or from an object store, or to another disk.
+"""Copy a checkpoint to or from an object store, or between disks.
 
-Every file is hashed during the copy and compared with the record. The copy is valid when its own
-record exists, which is created last and kept only if verification succeeds. Files that are already
-there and correct are skipped.
+Every file is hashed during the copy and compared with the record. The copy becomes valid when its
+record is written, which happens last; if verification of the copy fails, the record is deleted.
+Files that already exist at the target and are correct are skipped.
 """
 
 import hashlib
@@ -31,7 +31,10 @@ Tell = Callable[[int, int], None]
 
 
 def copy(source: Location, directory: str, target: Location, tell: Tell | None = None) -> Record:
-    """Copy a checkpoint and verify the copy. Raises FindingsError if either is damaged."""
+    """Copy a checkpoint and verify the copy.
+
+    Raises FindingsError if the checkpoint or the copy is damaged.
+    """
     record, findings = read_record(source, directory)
     if record is None:
         raise FindingsError([*findings, *_not_good(source, directory)])
@@ -67,7 +70,7 @@ def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardF
                     if last:
                         yield file
     except (ShardListError, FileNotFoundError) as error:
-        rule = f"the list of checkpoint shards is damaged: {error}."
+        rule = f"the shard list is damaged: {error}."
         where = f"{source.address}/{path}"
         raise FindingsError([found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)]) from error
     except OSError as error:
@@ -75,17 +78,17 @@ def _listed(source: Location, directory: str, record: Record) -> Iterator[ShardF
 
 
 def _refuse_other(target: Location, directory: str, record: Record) -> None:
-    """Refuse to overwrite another checkpoint of the same step."""
+    """Refuse to overwrite a different checkpoint for the same step."""
     there = look(target, directory)
     if there.record is not None and there.record.identity != record.identity:
         raise UsageError(
-            f"{target.address}/{directory} is another checkpoint of this step. Copy to another "
-            "location, or delete it first."
+            f"{target.address}/{directory} contains a different checkpoint for this step. Copy to "
+            "a different location, or delete that checkpoint first."
         )
 
 
 def _send(source: Location, directory: str, target: Location, file: ShardFile) -> Finding | None:
-    """Copy one file, unless it is already there. Return what is wrong with the source."""
+    """Copy one file unless the target already has it. Return a finding if the source is bad."""
     path = f"{directory}/{file.name}"
     if _is_right(target, path, file):
         return None
@@ -112,7 +115,7 @@ def _send(source: Location, directory: str, target: Location, file: ShardFile) -
 
 
 def _is_right(place: Location, path: str, file: ShardFile) -> bool:
-    """True if the correct file is already there. An unreadable one is copied again."""
+    """True if the correct file already exists. An unreadable file is copied again."""
     hasher = hashlib.sha256()
     try:
         if place.size(path) != file.size:
@@ -129,6 +132,6 @@ def _not_good(source: Location, directory: str) -> list[Finding]:
     where = f"{source.address}/{directory}"
     rule, fix = (
         "only a committed checkpoint can be copied.",
-        "List them with seatrial checkpoints list.",
+        "Use seatrial checkpoints list to find a committed checkpoint.",
     )
     return [found(CheckpointCode.NONE_GOOD, where, rule, fix)]

@@ -12,11 +12,11 @@ from typing import IO
 from seatrial.checkpoints.record import ShardFile
 
 SMALL = 64 << 10
-"""Size in bytes up to which a separate thread does not pay off."""
+"""Largest write, in bytes, for which a separate hashing thread is not worthwhile."""
 
 
 class Digests:
-    """Digests of written files by path, until they are taken."""
+    """Digests of written files by path. Each is kept until `take` removes it."""
 
     def __init__(self) -> None:
         self._files: dict[str, ShardFile] = {}
@@ -35,8 +35,8 @@ class Digests:
 class DigestingFile:
     """A new file that is hashed while it is written.
 
-    A thread hashes large writes in parallel. Both hashing and writing release the GIL, so a save
-    takes the longer of the two times, not their sum.
+    A second thread hashes large writes in parallel. Hashing and writing both release the GIL, so a
+    save takes the longer of the two times, not their sum.
     """
 
     def __init__(self, path: str, digests: Digests) -> None:
@@ -68,7 +68,7 @@ class DigestingFile:
         self._file.flush()
 
     def fileno(self) -> int:
-        """Return the file descriptor after a flush, because the engine syncs it."""
+        """Flush and return the file descriptor, because the engine calls fsync on it."""
         self._file.flush()
         return self._file.fileno()
 

@@ -34,12 +34,12 @@ _LEGACY_STORAGE = re.compile(
     + rb"\x80\x02\]q\0X(?P=length)\0\0\0(?P=key)q\x01a\.(?P<count>.{8})",
     re.DOTALL,
 )
-"""The format of a storage that is pickled separately (torch 2.13.0, serialization.py,
-`_legacy_save`): five pickles, in which only the class, the key, the device and the count vary."""
+"""The format of a separately pickled storage (torch 2.13.0, serialization.py, `_legacy_save`):
+five pickles in which only the class, the key, the device and the count vary."""
 
 
 def _legacy(arguments: Any) -> Storage | None:
-    """Parse a storage in torch's legacy format; None if torch would not have written it."""
+    """Parse a storage in torch's legacy format. None if torch would not write it like this."""
     if len(arguments) != 1 or type(arguments[0]) is not bytes:
         return None
     found = _LEGACY_STORAGE.match(arguments[0])
@@ -54,7 +54,7 @@ def _legacy(arguments: Any) -> Storage | None:
 
 
 def _recipe_state(state: Any) -> bool:
-    """Accept FP8 settings, but no functions: Transformer Engine would call them."""
+    """Accept FP8 settings but no functions, because Transformer Engine would call them."""
     plain = (bool, int, float, str, type(None), Made)
     return plain_attributes(state) and all(isinstance(one, plain) for one in state.values())
 
@@ -81,7 +81,7 @@ STORAGE_LOADERS = frozenset(
         Name("megatron.core.safe_globals", "safe_load_from_bytes"),
     }
 )
-"""Functions that load a storage that is pickled separately."""
+"""Functions that load a separately pickled storage."""
 EXTRA_STATE_RULES: Rules = {
     **{
         name: ARCHIVE_RULES[name]
@@ -112,4 +112,4 @@ EXTRA_STATE_RULES: Rules = {
     _FORMAT_VALUES: PickleRule(new=_two_numbers),
 }
 """FP8 state, which Transformer Engine pickles into a tensor (megatron-core 0.19.2,
-safe_globals.py; the classes: Transformer Engine, common/recipe)."""
+safe_globals.py; the classes are in Transformer Engine, common/recipe)."""

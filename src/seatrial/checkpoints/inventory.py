@@ -26,11 +26,11 @@ class State(StrEnum):
     """The state of a checkpoint, as far as it is known without reading its files."""
 
     COMMITTED = "committed"
-    """It has a record."""
+    """The checkpoint has a record."""
     TORN = "torn"
-    """It has no record: the save was interrupted."""
+    """The checkpoint has no record: the save was interrupted."""
     DAMAGED = "damaged"
-    """Its record is damaged, or a verification found an error."""
+    """The record is damaged, or a verification found an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Verification:
     at: str
     """UTC."""
     record: str
-    """Identity of the record that it was compared with."""
+    """Identity of the record that the files were compared with."""
     files: int
     """Number of files read; fewer than in the record while the verification is incomplete."""
     wrong: int
     """Number of errors found."""
     scanner: int = 0
-    """Version of the scanner; 0 in notes from before versions existed."""
+    """Version of the scanner; 0 in notes that were written before the scanner had a version."""
 
     def to_bytes(self) -> bytes:
         return canonical_json(asdict(self)).encode()
@@ -54,20 +54,20 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint of a run."""
+    """One of a run's checkpoints."""
 
     directory: str
     step: int
-    """The step in its name."""
+    """The step in the directory name."""
     state: State
     record: Record | None
-    """None if it is missing or damaged."""
+    """None if the record is missing or damaged."""
     findings: tuple[Finding, ...] = ()
     """Problems with the record."""
     verification: Verification | None = None
     """The last verification; None if this record was never verified."""
     pinned: str | None = None
-    """The reason why it is pinned; None if it may be pruned."""
+    """The reason why the checkpoint is pinned; None if it is not pinned."""
 
     @property
     def verified(self) -> bool:
@@ -118,7 +118,10 @@ def newest_step(place: Location) -> int:
 
 
 def tracked_step(place: Location) -> int | None:
-    """Return the step in an engine's tracker; None if there is none, -1 if it is not a number."""
+    """Return the step in an engine's tracker file.
+
+    None if there is no tracker, -1 if its content is not a number.
+    """
     for tracker in filter(None, (naming.tracker for naming in all_namings())):
         try:
             text = place.store.read(tracker).decode("ascii", "replace").strip()
@@ -129,7 +132,7 @@ def tracked_step(place: Location) -> int | None:
 
 
 def _verification(place: Location, directory: str, record: Record | None) -> Verification | None:
-    """Return the last verification, if it was of this record."""
+    """Return the last verification, if the checkpoint still has the same record."""
     if record is None:
         return None
     try:
@@ -137,7 +140,7 @@ def _verification(place: Location, directory: str, record: Record | None) -> Ver
         datetime.fromisoformat(seen.at)
         counted = all(type(number) is int and number >= 0 for number in (seen.files, seen.wrong))
     except _NO_NOTE:
-        # No digest protects a note. It saves comparing files again, but never scanning them.
+        # No digest protects a note. A note can skip the comparison of files, never the scan.
         return None
     current = seen.wrong or seen.scanner == SCANNER
     return seen if counted and current and seen.record == record.identity else None
@@ -150,4 +153,4 @@ def _pin(place: Location, directory: str) -> str | None:
         return None
     except _NO_NOTE:
         # A damaged pin still protects the checkpoint.
-        return "a pin that cannot be read"
+        return "the pin file cannot be read"

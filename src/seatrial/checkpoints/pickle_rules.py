@@ -3,9 +3,9 @@
 """The allow-list: the classes and functions that a pickle may use, and their arguments.
 
 A pickle is a program, so a list of names alone is not safe: `_rebuild_from_type_v2` calls its
-argument, numpy's `scalar` unpickles bytes for some dtypes, and BUILD overwrites the attributes of
-an object. So each name has a rule that states if a pickle may call it, create an instance of it,
-or set its state, and which values it may pass.
+argument, numpy's `scalar` unpickles bytes for some dtypes, and BUILD overwrites an object's
+attributes. Therefore each name has a rule that states if a pickle may call it, create an instance
+of it or set its state, and which values the pickle may pass.
 """
 
 import re
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 Check = Callable[[Any], bool]
-"""True if the arguments of a call, or the state of an object, are those of a checkpoint."""
+"""True if the arguments of a call, or the state of an object, can occur in a checkpoint."""
 
 
 class UnsafeFileError(ValueError):
-    """A file that is not loaded because it could execute code. The message is the reason."""
+    """The file is not loaded because it could execute code. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Name:
     """A class, function or constant that a pickle names. It is never imported."""
 
     module: str
-    """As in the pickle, with Python 2 names translated."""
+    """The module as in the pickle, with Python 2 names translated."""
     name: str
     """The name inside the module."""
 
@@ -52,14 +52,14 @@ class Mapped(dict[Any, Any]):
     """A stand-in for OrderedDict and defaultdict."""
 
     sealed = False
-    """True after it was passed as an argument that must stay empty."""
+    """True after the dictionary was passed as an argument that must stay empty."""
     state: Any = None
     """State that the pickle stores in addition to the entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A stand-in for the storage of a tensor, which is an entry of the archive."""
+    """A stand-in for the storage of a tensor, which is an entry in the archive."""
 
     kind: str
     """The storage class, such as FloatStorage."""
@@ -71,7 +71,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class PickleRule:
-    """How a pickle may use a name. `None` forbids that use."""
+    """How a pickle may use a name. `None` forbids a use."""
 
     call: Check | None = None
     """REDUCE: checks the arguments."""
@@ -94,7 +94,7 @@ def _all(kinds: type | tuple[type, ...], least: int = 0, most: int = 9) -> Check
 
 
 def plain_attributes(state: Any) -> bool:
-    """Accept the attributes of a plain object, except those that Python itself reads."""
+    """Accept the attributes of a plain object, except attributes that Python itself reads."""
     return isinstance(state, dict) and all(
         type(key) is str and key.isidentifier() and not key.startswith("__") for key in state
     )
@@ -115,7 +115,7 @@ def _shape(value: Any) -> bool:
 
 
 def _no_hooks(value: Any) -> bool:
-    """Accept an empty dictionary of hooks. It must stay empty, because torch calls its values."""
+    """Accept an empty dictionary of hooks. It must stay empty: torch calls its values."""
     if value is None:
         return True
     if type(value) is Mapped and not value:
@@ -125,7 +125,7 @@ def _no_hooks(value: Any) -> bool:
 
 
 def _view_of_storage(arguments: Any, width: int = 1) -> bool:
-    """Accept a storage and a view inside it. `width` is the number of units per element.
+    """Accept a storage and a view inside that storage. `width` is the number of units per element.
 
     torch before 2.10 checks neither (CVE-2026-24747), and LLM Foundry uses torch 2.7.
     """
@@ -188,7 +188,7 @@ def _rebuild_parameter(arguments: Any) -> bool:
 
 
 _PLAIN_DTYPE = re.compile(r"[<>|=]?[biufc][1-9][0-9]?")
-"""Numbers. Not O (objects, which numpy unpickles), nor V (records, which may contain O)."""
+"""Numeric dtypes. Not O (objects, which numpy unpickles) or V (records, which may contain O)."""
 
 
 def _dtype(arguments: Any) -> bool:
@@ -207,7 +207,7 @@ def _dtype_state(state: Any) -> bool:
         and state[1] in ("<", ">", "|", "=")
         and state[2:5] == (None, None, None)
         and type(state[0]) is int
-        # Size and alignment follow from the kind. A flag could turn numbers into object references.
+        # The kind implies size and alignment. A flag could turn numbers into object references.
         and state[5:] == (-1, -1, 0)
     )
 
@@ -255,7 +255,7 @@ def _members(arguments: Any) -> bool:
 
 
 def hashable(value: Any) -> bool:
-    """True if a value may be a key. Limits nesting, so that its hash does not recurse deeply."""
+    """True if a value may be a key. Limits nesting, so that hashing does not recurse deeply."""
     if type(value) is tuple:
         return all(isinstance(one, _KEYS) for one in value)
     return isinstance(value, _KEYS)
@@ -282,7 +282,7 @@ def _buffer_state(state: Any) -> bool:
 
 
 def _notes(state: Any) -> bool:
-    """Accept what torch stores with the keys of a module's state: versions of its parts."""
+    """Accept the versions of submodules, which torch stores with the state of a module."""
     return type(state) is dict and set(state) <= {"_metadata"}
 
 
@@ -391,7 +391,7 @@ METADATA_RULES: Rules = _COMMON | {
     Name(f"{_DCP}.metadata", "_MEM_FORMAT_ENCODING"): _MEMBER,
     Name(f"{_DCP}.planner", "WriteItemType"): _MEMBER,
 }
-"""torch's list of the tensors in a sharded checkpoint (torch 2.13.0, metadata.py, planner.py).
+"""torch's tensor metadata in a sharded checkpoint (torch 2.13.0, metadata.py, planner.py).
 Composer stores its directory as a path."""
 
 _NUMPY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -451,9 +451,9 @@ ARCHIVE_RULES: Rules = _COMMON | {
         _MEMBER,
     ),
 }
-"""torch archives: what torch accepts as weights, what Megatron allows in addition (megatron-core
-0.19.2, safe_globals.py), and the clocks and the version that Composer stores (composer 0.32.1,
-core/time.py, core/state.py)."""
+"""torch archives: the names that torch accepts in weights, those that Megatron also allows
+(megatron-core 0.19.2, safe_globals.py), and those for the timestamps and the version that Composer
+stores (composer 0.32.1, core/time.py, core/state.py)."""
 
 PLAIN_RULES: Rules = {}
-"""Numbers, texts and containers, as in a dump of torch's flight recorder."""
+"""Numbers, strings and containers, as in a dump of torch's flight recorder."""

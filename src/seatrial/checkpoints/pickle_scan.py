@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interpret a pickle without running it: nothing is imported or called.
 
-It knows only the instructions that torch and Python's pickler write for checkpoints. Whatever a
-pickle calls, creates or changes must be a name of the allow-list itself, not a value that the
-pickle computed. The rule of that name checks the arguments (`pickle_rules.py`).
+The interpreter supports only the instructions that torch and Python's pickler write for
+checkpoints. Whatever a pickle calls, creates or changes must be a name in the allow-list, not a
+value that the pickle computed. The rule for that name checks the arguments (`pickle_rules.py`).
 """
 
 import re
@@ -28,8 +28,8 @@ from seatrial.checkpoints.pickle_rules import (
 LARGEST_PICKLE = 1 << 30
 """In bytes."""
 MOST_NESTED = 1000
-"""Maximum nesting of containers and objects. Deeper values overflow the stack of code that walks
-them: C code such as a tuple's hash has no limit."""
+"""Maximum nesting depth of containers and objects. Deeper values overflow the stack of code that
+walks them: C code, such as the hash of a tuple, has no recursion limit."""
 _OLDEST, _NEWEST = 2, 5
 """Protocols."""
 _PYTHON_2 = {"__builtin__": "builtins"}
@@ -38,7 +38,7 @@ _PYTHON_2 = {"__builtin__": "builtins"}
 _DEVICE = re.compile(r"[a-z]{1,20}(:[0-9]{1,4})?")
 
 StorageSizes = dict[str, int]
-"""Size in bytes of each storage of an archive, by key."""
+"""Size in bytes of each storage in an archive, by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScannedPickle:
     """A pickle that passed the scan, and its content."""
 
     data: bytes
-    """The scanned bytes. Only these may be loaded."""
+    """The scanned bytes. Only these bytes may be loaded."""
     value: Any
     """Plain values, and stand-ins for all other objects."""
     names: frozenset[Name]
@@ -56,9 +56,9 @@ class ScannedPickle:
 def scan_pickle(
     data: bytes, allowed: Rules, storages: StorageSizes | None = None, newest: int = _NEWEST
 ) -> ScannedPickle:
-    """Check a pickle against the allow-list. Raises UnsafeFileError if it needs more.
+    """Check a pickle against the allow-list. Raises UnsafeFileError if it uses anything else.
 
-    `storages` are those of the archive around the pickle. `newest` is the newest protocol allowed.
+    `storages` are those in the archive around the pickle. `newest` is the newest protocol allowed.
     """
     if len(data) > LARGEST_PICKLE:
         raise UnsafeFileError(f"the pickle has {len(data):,} bytes, more than {LARGEST_PICKLE:,}")
@@ -70,14 +70,14 @@ def scan_pickle(
     except UnsafeFileError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, struct.error, OverflowError) as error:
-        rule = f"it is not a pickle, or it is damaged, at byte {machine.at} of {len(data):,}"
+        rule = f"it is not a valid pickle: parsing failed at byte {machine.at:,} of {len(data):,}"
         raise UnsafeFileError(f"{rule} ({type(error).__name__})") from error
 
 
 def _refuse_deep(value: Any) -> None:
     """Reject a value that is nested too deeply or contains itself.
 
-    Checks the finished value, because a list can grow after another one contains it.
+    Checks the finished value, because a list can grow after it was added to another list.
     """
     levels: dict[int, int] = {}
     path = [(value, _parts(value))]
@@ -93,7 +93,7 @@ def _refuse_deep(value: Any) -> None:
             below = (levels[id(part)] for part in _parts(here))
             levels[id(here)] = 1 + max(below, default=0)
         if len(path) > MOST_NESTED or levels.get(id(here), 0) > MOST_NESTED:
-            rule = f"it nests values more than {MOST_NESTED:,} levels deep, or in themselves"
+            rule = f"it nests values more than {MOST_NESTED:,} levels deep, or inside themselves"
             raise UnsafeFileError(rule)
 
 
@@ -181,7 +181,7 @@ class _Machine:
         self._stack.append(self._number(form))
 
     def small_number(self) -> None:
-        """Push a one-byte number. This and the next three make up most of a long tensor list."""
+        """Push a one-byte number. This and the next three make up most of a large metadata file."""
         self._stack.append(self._data[self.at])
         self.at += 1
 
@@ -238,14 +238,14 @@ class _Machine:
         """Add values to a list."""
         target = self._stack[-1]
         if type(target) is not list:
-            raise UnsafeFileError("it appends to something that is not a list")
+            raise UnsafeFileError("it appends to a value that is not a list")
         target.extend(items)
 
     def set_items(self, items: list[Any]) -> None:
         """Set entries of a dictionary."""
         target = self._stack[-1]
         if type(target) not in (dict, Mapped) or len(items) % 2:
-            raise UnsafeFileError("it sets items of something that is not a dictionary")
+            raise UnsafeFileError("it sets items on a value that is not a dictionary")
         if type(target) is Mapped and target.sealed:
             raise UnsafeFileError("it adds hooks to a tensor")
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -258,7 +258,7 @@ class _Machine:
         members = self._marked()
         target = self._stack[-1]
         if type(target) is not set:
-            raise UnsafeFileError("it adds members to something that is not a set")
+            raise UnsafeFileError("it adds members to a value that is not a set")
         for member in members:
             self._refuse_key(member)
             target.add(member)
@@ -289,13 +289,13 @@ class _Machine:
         """Push a class or function whose name is on the stack."""
         name, module = self._stack.pop(), self._stack.pop()
         if type(module) is not str or type(name) is not str:
-            raise UnsafeFileError("it names something by values that are not strings")
+            raise UnsafeFileError("it names a class or function with values that are not strings")
         self._push_name(module, name)
 
     def _push_name(self, module: str, name: str) -> None:
         found = Name(_PYTHON_2.get(module, module), name)
         if found not in self._allowed:
-            raise UnsafeFileError(f"it asks for {module}.{name}, which no checkpoint needs")
+            raise UnsafeFileError(f"it uses {module}.{name}, which no checkpoint needs")
         self.names.add(found)
         self._stack.append(found)
 
@@ -314,11 +314,11 @@ class _Machine:
         rule = self._allowed[kind]
         check = rule.call if use == "call" else rule.new
         if check is None:
-            what = "call it" if use == "call" else "create an instance of it"
-            raise UnsafeFileError(f"it may mention {kind.module}.{kind.name}, but not {what}")
+            what = "calls" if use == "call" else "creates an instance of"
+            raise UnsafeFileError(f"it {what} {kind.module}.{kind.name}, which no checkpoint does")
         if type(arguments) is not tuple or not check(arguments):
             raise UnsafeFileError(
-                f"it passes other arguments to {kind.module}.{kind.name} than a checkpoint does"
+                f"it passes arguments to {kind.module}.{kind.name} that no checkpoint passes"
             )
         self._stack.append(rule.make(kind, arguments))
 
@@ -327,18 +327,18 @@ class _Machine:
         state, target = self._stack.pop(), self._stack[-1]
         kind = _ORDERED if type(target) is Mapped else getattr(target, "kind", None)
         if type(target) not in (Mapped, Made) or type(kind) is not Name:
-            raise UnsafeFileError("it sets the state of something that has none")
+            raise UnsafeFileError("it sets the state of a value that has no state")
         check = self._allowed[kind].build
         if check is None or not check(state):
-            rule = f"it sets a state of {kind.module}.{kind.name} that a checkpoint does not have"
+            rule = f"it sets a state on {kind.module}.{kind.name} that no checkpoint sets"
             raise UnsafeFileError(rule)
         target.state = state
 
     def stored(self) -> None:
-        """Push the storage of a tensor, which is an entry of the archive."""
+        """Push the storage of a tensor, which is an entry in the archive."""
         identity = self._stack.pop()
         if type(identity) is not tuple or len(identity) != 5:
-            raise UnsafeFileError("it refers to something outside of itself")
+            raise UnsafeFileError("it contains a persistent ID that is not a tensor storage")
         what, kind, key, place, count = identity
         if (
             what != "storage"
@@ -354,7 +354,7 @@ class _Machine:
             rule = (
                 f"storage {key} has {self._storages[key]:,} bytes, but the pickle states {count:,}"
             )
-            raise UnsafeFileError(f"{rule} of {kind.name}")
+            raise UnsafeFileError(f"{rule} elements of {kind.name}")
         self._stack.append(Storage(kind.name, key, count))
 
 

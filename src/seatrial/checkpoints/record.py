@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record of a checkpoint: what was saved, by which start, and for which configuration.
 
-It is small for any size of run: the files, with a SHA-256 each, are in a separate list, and the
-record contains the digest of that list. A directory without a record is not a checkpoint.
+The record stays small for any run size: a separate shard list contains the files and their SHA-256
+digests, and the record contains only the digest of that list. A directory without a record is not a
+checkpoint.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from seatrial.hashing import canonical_json, digest
 from seatrial.storage.state_files import parse_json
 
 FORMAT = 1
-"""The record version that this Seatrial writes."""
+"""The record version that this version of Seatrial writes."""
 LARGEST_RECORD = 1 << 20
 """Size limit in bytes."""
 
@@ -27,7 +28,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ShardList:
-    """A summary of the list of a checkpoint's files."""
+    """A summary of a checkpoint's shard list."""
 
     files: int
     size: int
@@ -43,11 +44,11 @@ class Record:
     step: int
     """The last trained step."""
     consumed_samples: int
-    """Sequences trained on so far."""
+    """Number of sequences trained on, up to and including this step."""
     saved_at: str
     """Time of the commit, in UTC."""
     incarnation: int
-    """The start of the processes that saved it."""
+    """The number of the start that saved this checkpoint."""
     shards: ShardList
     setup: Setup
     """The configuration of the run: layout, model, data order, tokenizer, versions."""
@@ -63,7 +64,7 @@ class Record:
 
     @property
     def identity(self) -> str:
-        """The digest of the whole record, with which nodes compare what they see."""
+        """The digest of the whole record. Nodes compare it to detect different checkpoints."""
         return digest(_values(self))
 
 
@@ -72,13 +73,13 @@ def _values(record: "Record") -> dict[str, Any]:
 
 
 def record_from_bytes(data: bytes) -> Record:
-    """Parse a record. Raises RecordError if a single bit differs."""
+    """Parse a record. Raises RecordError if even one bit has changed."""
     try:
         values: dict[str, Any] = parse_json(data)
         stated = values.pop("digest")
         if values.get("format") != FORMAT:
             raise RecordError(
-                f"its format is {values.get('format')!r}, but only {FORMAT} is supported"
+                f"its format version is {values.get('format')!r}, but only {FORMAT} is supported"
             )
         if stated != digest(values):
             raise RecordError("it does not match its own digest")
@@ -88,10 +89,10 @@ def record_from_bytes(data: bytes) -> Record:
     except RecordError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecordError(f"it cannot be read ({type(error).__name__})") from error
-    # JSON has many spellings of the same data, and even a changed space is damage.
+        raise RecordError(f"it cannot be parsed ({type(error).__name__})") from error
+    # The same data can be written as JSON in many ways, and even a changed space is damage.
     if record.to_bytes() != data:
-        raise RecordError("it is not in the form that a commit writes")
+        raise RecordError("it is not the canonical JSON that a commit writes")
     return record
 
 
@@ -100,12 +101,12 @@ LONGEST_LINE = 4096
 
 
 class ShardListError(ValueError):
-    """A damaged list of files."""
+    """A damaged shard list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of a checkpoint, as written by a rank."""
+    """One checkpoint file, as written by a rank."""
 
     name: str
     size: int
@@ -142,12 +143,12 @@ def read_list(stream: BinaryIO, stated: ShardList) -> Iterator[ShardFile]:
 
 
 def _from_line(line: bytes) -> ShardFile:
-    """Parse a line. Rejects names that lead out of the directory."""
+    """Parse a line. Rejects names that point outside the directory."""
     try:
         name, size, sha256 = parse_json(line)
         file = ShardFile(str(name), int(size), str(sha256))
     except (ValueError, TypeError, RecursionError) as error:
         raise ShardListError("it contains a line that cannot be parsed") from error
     if not file.name or "/" in file.name or "\0" in file.name or file.name in (".", ".."):
-        raise ShardListError(f"it names {file.name!r}, which is not a file's name")
+        raise ShardListError(f"it lists {file.name!r}, which is not a plain file name")
     return file

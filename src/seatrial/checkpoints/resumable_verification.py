@@ -31,9 +31,9 @@ def verify_noting(
     again: bool = False,
     tell: Tell | None = None,
 ) -> list[Finding]:
-    """Verify a checkpoint, and continue an interrupted verification.
+    """Verify a checkpoint, or continue an interrupted verification.
 
-    A verified checkpoint is only scanned for code, unless `again` is set.
+    An already verified checkpoint is only scanned for unsafe code, unless `again` is set.
     """
     if one.record is None:
         return list(one.findings)
@@ -70,7 +70,7 @@ def pin(place: Location, directory: str, why: str) -> None:
 
 
 def unpin(place: Location, directory: str) -> None:
-    """Allow a checkpoint to be pruned again."""
+    """Allow pruning to delete a checkpoint again."""
     place.store.delete([f"{directory}/{PIN}"])
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retention: decide which checkpoints to keep, and delete the others.
 
-Any policy keeps the last two verified checkpoints: the newest may turn out to be damaged at the
-resume. If fewer are verified, the newest unverified ones are kept too.
+Every policy keeps the last two verified checkpoints, because the newest may turn out to be damaged
+on resume. If fewer than two are verified, the newest unverified ones are kept too.
 """
 
 import shutil
@@ -29,9 +29,9 @@ class Policy:
     last: int = 3
     """The number of newest checkpoints to keep."""
     every_steps: int | None = None
-    """Also keep the steps divisible by this."""
+    """Also keep the checkpoints whose step is divisible by this number."""
     best: int = 0
-    """Also keep this many with the lowest validation loss."""
+    """Also keep this many checkpoints with the lowest validation loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def decide(
 ) -> list[RetentionDecision]:
     """Decide about each checkpoint, newest first, and about those that were set aside."""
     committed = [one for one in there if one.state is State.COMMITTED]
-    # The sort is stable: the newest come first, both among the verified and among the others.
+    # The sort is stable, so both the verified and the unverified ones stay newest first.
     safe = sorted(committed, key=lambda one: not one.verified)[:SAFE]
     measured = [one for one in committed if one.record and one.record.validation_loss is not None]
     best = sorted(measured, key=_loss)[: policy.best]
@@ -91,11 +91,11 @@ def _reason(
     if one.state is State.TORN:
         return "the save may still be in progress" if one.step > newest else ""
     if one.state is State.DAMAGED:
-        return "" if len(committed) >= SAFE else "there are too few others"
+        return "" if len(committed) >= SAFE else "too few other checkpoints"
     if one in committed[: policy.last]:
         return f"one of the last {policy.last}"
     if one in safe:
-        return "one of the last two verified" if one.verified else "too few others are verified"
+        return "one of the last two verified" if one.verified else "too few verified checkpoints"
     if policy.every_steps and one.step % policy.every_steps == 0:
         return f"a multiple of {policy.every_steps:,} steps"
     if one in best:
@@ -112,7 +112,7 @@ def retire(place: Location, decision: RetentionDecision) -> bool:
 
 
 def remove(place: Location, directory: str) -> None:
-    """Delete a checkpoint. The record goes first, so that a partial one is never valid."""
+    """Delete a checkpoint, record first, so that a partially deleted one is never valid."""
     local = Path(place.address, directory) if isinstance(place, LocalPlace) else None
     if local is not None and local.is_symlink():
         # Delete only the link, not its target.

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The scanner: decides, without torch, if a file of a checkpoint may be loaded.
+"""The scanner: decides, without torch, if a checkpoint file may be loaded.
 
-Readers of zip files disagree about unusual files: torch's reader ignores case and finds the
+Zip readers disagree about unusual files: torch's reader ignores case and searches for the central
 directory from the end, Python's accepts a prefix, and torch loads a file without a zip header as a
-legacy pickle. So only the one form passes that every reader interprets in the same way: entries
-from the first byte to the directory without gaps, and the directory up to the last byte, both
-consistent.
+legacy pickle. Therefore the scanner accepts only the layout that every reader interprets in the
+same way: entries without gaps from the first byte to the central directory, a central directory
+that extends to the last byte, and no contradictions between them.
 """
 
 import io
@@ -41,12 +41,12 @@ _FIELD = struct.Struct("<HH")
 _MAX_16, _MAX_32 = 0xFFFF, 0xFFFFFFFF
 _HAS_DESCRIPTOR, _UTF_8 = 0x0008, 0x0800
 _ZIP_64, _PADDING = 0x0001, 0x4246
-"""Types of extra fields. The second is torch's alignment (FB)."""
+"""Types of extra fields. The second is torch's alignment padding (FB)."""
 _FILE_TYPES = (0o000000, 0o100000)
 """File types in the attributes of an entry: none, or a regular file."""
 
 _SMALL_ENTRY = 4096
-"""Size limit in bytes of entries other than the pickle and the tensors."""
+"""Size limit in bytes for entries other than the pickle and the tensors."""
 _PICKLE = "data.pkl"
 _NOTES = ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
 _STORAGE = re.compile(r"data/([0-9]{1,20})", re.ASCII)
@@ -69,7 +69,7 @@ class ScannedArchive:
     """An archive that passed the scan: the scanned bytes, and the location of its tensors."""
 
     stream: BinaryIO
-    """The scanned file. Tensors are read from it and no other."""
+    """The scanned file. Tensors are read only from this stream."""
     offset: int
     """The start of the archive in the stream."""
     length: int
@@ -154,11 +154,11 @@ def scan_archive(
 ) -> ScannedArchive:
     """Check a torch archive, or a part of a file that is one. Raises UnsafeFileError.
 
-    Everything except the tensors is read once and kept, so that the loaded bytes are the scanned
-    ones.
+    All bytes except the tensors are read once and kept, so that the loaded bytes are the scanned
+    bytes.
     """
     if length is None:
-        # seek's result is unreliable: torch's view of an item returns the position in its file.
+        # The result of seek is unreliable: torch's item view returns the position in the file.
         stream.seek(0, io.SEEK_END)
         length = stream.tell() - offset
     return _Scan(stream, offset, length).run(allowed)
@@ -200,7 +200,9 @@ class _Scan:
                 notes[name] = self._content(name, one, entry)
             at = self._descriptor(one, entry)
         if at != begin:
-            raise UnsafeFileError(f"{begin - at:,} bytes lie between the entries and the directory")
+            raise UnsafeFileError(
+                f"there are {begin - at:,} bytes between the entries and the central directory"
+            )
         _refuse_order(notes)
         storages = {
             match[1]: entry.size
@@ -214,11 +216,11 @@ class _Scan:
 
     def _peek(self, at: int, count: int) -> bytes:
         if at < 0 or at + count > self._length:
-            raise UnsafeFileError("it ends too early, or its directory points outside")
+            raise UnsafeFileError("it is truncated, or its central directory points outside it")
         self._stream.seek(self._offset + at)
         data = self._stream.read(count)
         if len(data) < count:
-            raise UnsafeFileError("it ends too early")
+            raise UnsafeFileError("it is truncated")
         return data
 
     def _read(self, at: int, count: int) -> bytes:
@@ -229,7 +231,7 @@ class _Scan:
 
     def _refuse_other_formats(self) -> None:
         if self._length < _LOCAL.size + _LISTED.size + _END.size:
-            raise UnsafeFileError(f"it is not a torch archive: it has {self._length:,} bytes")
+            raise UnsafeFileError(f"it is not a torch archive: it has only {self._length:,} bytes")
         head = self._peek(0, 4)
         if head == b"PK\x03\x04":
             return
@@ -240,7 +242,7 @@ class _Scan:
         raise UnsafeFileError(f"it is not a torch archive: {what}")
 
     def _end(self) -> tuple[int, int, int]:
-        """Return the position, the size and the number of entries of the directory."""
+        """Return the position, the size and the number of entries of the central directory."""
         most = min(self._length, _END_64.size + _LOCATOR_64.size + _END.size)
         tail = self._peek(self._length - most, most)
         magic, disk, first, here, count, size, begin, comment = _END.unpack(tail[-_END.size :])
@@ -255,7 +257,7 @@ class _Scan:
         count, size, begin = told
         at = self._length - rest
         if begin + size != at or size < count * _LISTED.size or count > MOST_ENTRIES:
-            raise UnsafeFileError("its directory does not end where the archive says")
+            raise UnsafeFileError("its central directory is not at the stated position")
         self._pieces.append((at, tail[-rest:]))
         return begin, size, count
 
@@ -264,31 +266,31 @@ class _Scan:
         at = 0
         for _ in range(count):
             if at + _LISTED.size > size:
-                raise UnsafeFileError("its directory is shorter than it says")
+                raise UnsafeFileError("its central directory is shorter than stated")
             values = _LISTED.unpack_from(data, at)
             names, extras, comments = values[10:13]
             text = data[at + _LISTED.size : at + _LISTED.size + names + extras]
             at += _LISTED.size + names + extras
             if comments or at > size:
-                raise UnsafeFileError("an entry of the zip central directory has a comment")
+                raise UnsafeFileError("an entry in the zip central directory has a comment")
             yield _listed(values, text[:names], text[names:])
         if at != size:
-            raise UnsafeFileError("its directory is longer than it says")
+            raise UnsafeFileError("its central directory is longer than stated")
 
     def _local(self, listed: _Listed, at: int) -> ArchiveEntry:
-        """Compare the local header of an entry with the directory."""
+        """Compare the local header of an entry with the central directory."""
         if listed.begin != at:
-            raise UnsafeFileError("its entries overlap, or bytes lie between them")
+            raise UnsafeFileError("its entries overlap, or there are bytes between them")
         head = self._read(at, _LOCAL.size)
         magic, _, flags, method, _, _, crc, stored, size, names, extras = _LOCAL.unpack(head)
         rest = self._read(at + _LOCAL.size, names + extras)
         name, extra = rest[:names], rest[names:]
         if magic != b"PK\x03\x04" or name != listed.name or flags != listed.flags or method:
-            raise UnsafeFileError("the header of an entry contradicts the directory")
+            raise UnsafeFileError("the header of an entry contradicts the central directory")
         long = _local_extra(extra)
         given = (crc, stored, size)
         if flags & _HAS_DESCRIPTOR:
-            # torch writes 0 as the compressed size until it has written an entry of 4 GiB.
+            # torch writes 0 as the compressed size until it has written a 4 GiB entry.
             early = listed.extra[:12] + bytes(8) + listed.extra[20:]
             known = (listed.extra, early) if listed.size >= _MAX_32 else (listed.extra,)
             agreed = given == (0, 0, 0) and long in known
@@ -299,33 +301,35 @@ class _Scan:
         else:
             agreed = given == (listed.crc, listed.size, listed.size)
         if not agreed:
-            raise UnsafeFileError("the header of an entry contradicts the directory")
+            raise UnsafeFileError("the header of an entry contradicts the central directory")
         return ArchiveEntry(at + _LOCAL.size + names + extras, listed.size)
 
     def _descriptor(self, listed: _Listed, entry: ArchiveEntry) -> int:
-        """Compare the data descriptor with the directory, and return the position after it."""
+        """Compare the data descriptor with the central directory. Return the position after it."""
         at = entry.begin + entry.size
         if not listed.flags & _HAS_DESCRIPTOR:
             return at
         form = _DESCRIPTOR_64 if listed.extra else _DESCRIPTOR
         values = form.unpack(self._read(at, form.size))
         if values != (b"PK\x07\x08", listed.crc, listed.size, listed.size):
-            raise UnsafeFileError("the data descriptor of an entry contradicts the directory")
+            raise UnsafeFileError(
+                "the data descriptor of an entry contradicts the central directory"
+            )
         return at + form.size
 
     def _content(self, name: str, listed: _Listed, entry: ArchiveEntry) -> bytes:
         largest = LARGEST_PICKLE if name == _PICKLE else _SMALL_ENTRY
         if entry.size > largest:
-            raise UnsafeFileError(f"{name} has {entry.size:,} bytes")
+            raise UnsafeFileError(f"{name} has {entry.size:,} bytes, more than {largest:,}")
         data = self._read(entry.begin, entry.size)
-        # torch writes 0 if it computes no checksum (set_crc32_options), and checks none at load.
+        # torch writes 0 if checksums are disabled (set_crc32_options), and checks none on load.
         if listed.crc not in (0, zlib.crc32(data)):
             raise UnsafeFileError(f"the checksum of {name} is wrong")
         return data
 
 
 def _end_64(tail: bytes, at: int, told: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Compare the zip64 records with the end of the archive."""
+    """Compare the zip64 records with the end-of-archive record."""
     magic, rest, _, _, this, first, here, *full = _END_64.unpack_from(tail)
     _, disk, where, disks = _LOCATOR_64.unpack_from(tail, _END_64.size)
     count, size, begin = full
@@ -335,17 +339,17 @@ def _end_64(tail: bytes, at: int, told: tuple[int, int, int]) -> tuple[int, int,
         raise UnsafeFileError("its zip64 records contradict each other")
     for short, long, limit in zip(told, full, (_MAX_16, _MAX_32, _MAX_32), strict=True):
         if short not in (limit, long):
-            raise UnsafeFileError("its zip64 record contradicts the end of the archive")
+            raise UnsafeFileError("its zip64 record contradicts the end-of-archive record")
     return count, size, begin
 
 
 def _listed(values: tuple[Any, ...], name: bytes, extra: bytes) -> _Listed:
-    """Check an entry of the directory on its own."""
+    """Check a single entry in the central directory."""
     magic, _, _, flags, method, _, _, crc, stored, size, _, _, _, disk, _, mode, begin = values
     if magic != b"PK\x01\x02" or disk:
-        raise UnsafeFileError("its directory is damaged")
+        raise UnsafeFileError("its central directory is damaged")
     if flags & ~(_HAS_DESCRIPTOR | _UTF_8):
-        raise UnsafeFileError("an entry is encrypted or uses another feature of zip")
+        raise UnsafeFileError("an entry is encrypted or uses a zip feature that torch never uses")
     if method:
         raise UnsafeFileError("an entry is compressed, which torch never does")
     if (mode >> 16) & 0o170000 not in _FILE_TYPES or mode & 0x10:
@@ -359,11 +363,11 @@ def _listed(values: tuple[Any, ...], name: bytes, extra: bytes) -> _Listed:
             or extra[:4] != _FIELD.pack(_ZIP_64, form.size)
             or len(extra) != (form.size + _FIELD.size)
         ):
-            raise UnsafeFileError("an entry of its directory has unknown extra fields")
+            raise UnsafeFileError("an entry in its central directory has unknown extra fields")
         for number, one in zip(beyond, form.unpack(extra[_FIELD.size :]), strict=True):
             told[number] = one
     elif beyond:
-        raise UnsafeFileError("an entry lacks its zip64 field")
+        raise UnsafeFileError("an entry has no zip64 field although its size requires one")
     if told[0] != told[1]:
         raise UnsafeFileError("an entry is compressed, which torch never does")
     return _Listed(name, flags, crc, told[0], told[2], extra)
@@ -374,7 +378,7 @@ def _zip_64(*values: int) -> bytes:
 
 
 def _local_extra(extra: bytes) -> bytes:
-    """Return the zip64 field of a local header. Rejects all others but torch's padding."""
+    """Return the zip64 field of a local header. Rejects all other fields but torch's padding."""
     found, at = b"", 0
     seen: list[int] = []
     while at < len(extra):
@@ -394,7 +398,7 @@ def _local_extra(extra: bytes) -> bytes:
 
 
 def _names(listed: list[_Listed]) -> list[str]:
-    """Return the names inside the archive's folder. Rejects duplicate and unknown ones."""
+    """Return the names inside the archive's folder. Rejects duplicate and unknown names."""
     found: list[str] = []
     folders: set[str] = set()
     for one in listed:
@@ -403,14 +407,14 @@ def _names(listed: list[_Listed]) -> list[str]:
         except UnicodeDecodeError as error:
             raise UnsafeFileError("the name of an entry is not UTF-8") from error
         if not slash or _FOLDER.fullmatch(folder) is None or folder in (".", ".."):
-            raise UnsafeFileError(f"an entry is called {folder + slash + name!r}")
+            raise UnsafeFileError(f"an entry has the invalid name {folder + slash + name!r}")
         if name not in (_PICKLE, *_NOTES) and _STORAGE.fullmatch(name) is None:
-            raise UnsafeFileError(f"torch writes no entry {name!r}")
+            raise UnsafeFileError(f"it has an entry {name!r}, which torch never writes")
         folders.add(folder)
         found.append(name)
-    # torch compares names without case; the known names differ in more than case.
+    # torch compares names case-insensitively; the known names differ in more than case.
     if len(folders) != 1 or len(set(found)) != len(found):
-        raise UnsafeFileError("it has entries of the same name, or more than one folder")
+        raise UnsafeFileError("it has entries with the same name, or more than one folder")
     if _PICKLE not in found:
         raise UnsafeFileError(f"it is not a torch archive: it has no {_PICKLE}")
     return found

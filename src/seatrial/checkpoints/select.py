@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Select the checkpoint that a start resumes from, as far as one reader can tell. Pure.
+"""Select the checkpoint that a start resumes from, based on what one reader sees. Pure.
 
 Candidates are tried newest first, and skipped ones are reported. Without a good checkpoint, a run
-starts at step 0 only if nothing was ever saved. Otherwise the user must decide.
+starts at step 0 only if no checkpoint was ever saved. Otherwise the user must decide.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ class ResumeRequest:
 
     address: str
     step: int | None = None
-    """The requested step; None for the newest good one."""
+    """The requested step; None for the newest good checkpoint."""
     foreign: bool = False
     """True for weights that Seatrial did not save, which have no record."""
     borrowed: bool = False
-    """True if they belong to another run, which must not be changed unnecessarily."""
+    """True if the checkpoints belong to a different run and must not be changed unnecessarily."""
 
 
 def candidates(request: ResumeRequest, there: Sequence[Checkpoint]) -> list[Checkpoint]:
@@ -37,21 +37,21 @@ def candidates(request: ResumeRequest, there: Sequence[Checkpoint]) -> list[Chec
 def nothing_good(
     request: ResumeRequest, there: Sequence[Checkpoint], tracked: int | None
 ) -> StopError | None:
-    """Return why a start without a good checkpoint must not begin at step 0; None if it may."""
+    """Return why a run without a good checkpoint must not start at step 0; None if it may."""
     recorded = [one for one in there if one.state is not State.TORN]
     if request.step is not None:
         rule = f"the requested checkpoint at step {request.step} cannot be used."
-        fix = "Request another step, or none to use the newest good checkpoint."
+        fix = "Request a different step, or omit the step to use the newest good checkpoint."
         code = CheckpointCode.NONE_GOOD
     elif recorded:
-        rule = f"none of {len(recorded)} checkpoints can be used; the findings above state why."
-        fix = "Restore one from a copy, or move them away to start at step 0."
+        rule = f"none of the {len(recorded)} checkpoints can be used; see the findings above."
+        fix = "Restore a checkpoint from a backup, or move all of them away to start at step 0."
         code = CheckpointCode.NONE_GOOD
     elif tracked is not None and not request.foreign:
-        rule = "there are checkpoints without a record, which cannot be verified."
+        rule = "the checkpoints in this location have no record, so they cannot be verified."
         fix = (
-            "Use another location for this run. If they are yours and complete, use them as "
-            "initial_weights. To start at step 0, move them away."
+            "Use a different location for this run. If the checkpoints are yours and complete, use "
+            "them as initial_weights. To start at step 0, move them away."
         )
         code = CheckpointCode.UNRECORDED
     else:
@@ -62,11 +62,11 @@ def nothing_good(
 def tracker_finding(
     request: ResumeRequest, tracker: str, chosen: int, tracked: int | None
 ) -> Finding | None:
-    """Report a wrong step in the engine's tracker, which is then replaced."""
+    """Return a warning if the engine's tracker has the wrong step. The worker then replaces it."""
     if tracked in (None, chosen) or request.step is not None:
         return None
     said = "contains no step" if tracked == -1 else f"names step {tracked}"
-    rule = f"the engine's tracker {said}, but step {chosen} is the newest good one."
+    rule = f"the engine's tracker {said}, but the newest good checkpoint is at step {chosen}."
     where = f"{request.address}/{tracker}"
-    fix = "No action needed: it is replaced."
+    fix = "No action needed: the worker replaces the tracker."
     return found(CheckpointCode.TRACKER, where, rule, fix, severity=Severity.WARNING)

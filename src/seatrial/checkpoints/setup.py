@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration that a checkpoint's state depends on, which decides if it can be resumed."""
+"""The configuration that a checkpoint depends on, and that decides if a run can resume from it."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,11 +22,11 @@ class ModelShape:
     """Number of key and value heads."""
     head_dim: int
     positions: str
-    """The position embedding type, by the engine's name."""
+    """The position embedding type, under the engine's name."""
     max_positions: int
     """Length of the learned position table; 0 if there is none."""
     norm: str
-    """The normalisation type, by the engine's name."""
+    """The normalisation type, under the engine's name."""
     gated: bool
     """True for a gated feed-forward layer (SwiGLU)."""
     linear_bias: bool
@@ -38,7 +38,7 @@ class ModelShape:
     tied_embeddings: bool
     """True if input and output embeddings are shared."""
     padded_vocab_size: int
-    """Rows of the embedding, including padding."""
+    """Rows in the embedding, including padding."""
     experts: int
     """Experts per layer; 0 for a dense model."""
     dense_layers: int
@@ -51,16 +51,16 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class SavedConstants:
-    """Constants that affect the model's output but are not tensors: any value loads."""
+    """Constants that affect the model's output but are not tensors, so any value loads."""
 
     rotary_base: float
-    """Base of the rotary embedding; 0 if there is none."""
+    """Base of the rotary embedding; 0 if the model has none."""
     rotary_percent: float
     """Fraction of each head that is rotated."""
     rotary_scaling: float
-    """Scaling factor of the rotary embedding for longer contexts; 0 if there is none."""
+    """Scaling factor of the rotary embedding for longer contexts; 0 if not scaled."""
     norm_epsilon: float
-    """Added in normalisations to avoid division by zero."""
+    """Value added in normalisations to avoid division by zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class DataOrder:
     sizes: tuple[int, ...]
     """Sizes of the blend's token files in bytes; empty if unknown."""
     split: str
-    """Proportions of training, validation and test."""
+    """Proportions of training, validation and test data."""
     seed: int
     """The seed of the shuffle."""
     sequence_length: int
     """Tokens per sample."""
     train_samples: int
-    """Samples of the whole run. The engine shuffles enough epochs for them."""
+    """Number of samples in the whole run. The engine shuffles enough epochs to provide them."""
 
     @property
     def fingerprint(self) -> str:
@@ -88,14 +88,14 @@ class DataOrder:
 
 @dataclass(frozen=True, slots=True)
 class SavedSchedule:
-    """The learning rate schedule, which the engine compares when it loads a checkpoint."""
+    """The learning-rate schedule, which the engine compares when it loads a checkpoint."""
 
     peak: float
     """The highest learning rate."""
     minimum: float
     """The lowest learning rate after the warm-up."""
     style: str
-    """The decay style, by the engine's name."""
+    """The decay style, under the engine's name."""
     warmup_samples: int
     """Length of the warm-up in sequences."""
     decay_samples: int
@@ -122,7 +122,7 @@ class Setup:
     tokenizer: str
     """The tokenizer, as passed to the engine."""
     precision: str
-    """`fp32`, `bf16` or `fp16`. It determines which copies of the weights exist."""
+    """`fp32`, `bf16` or `fp16`. Determines which copies of the weights exist."""
     checkpoint_format: str
     """The engine's checkpoint format."""
     optimizer: str
@@ -131,11 +131,11 @@ class Setup:
     global_batch_size: int
     """Sequences per step."""
     versions: Versions
-    """The software that wrote it, or would write it."""
+    """The software that wrote the checkpoint, or would write it."""
     schedule: SavedSchedule | None = None
-    """The learning rate schedule; None in old records."""
+    """The learning-rate schedule; None in old records."""
     constants: SavedConstants | None = None
-    """Constants of the model; None in old records, and for engines that do not report them."""
+    """The model's constants; None in old records, and for engines that do not report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +143,23 @@ class CheckpointFormat:
     """The format of a setup's checkpoints, and what the engine can do with them."""
 
     has_tensor_list: bool = True
-    """True if a list of tensors maps them to files; otherwise every file is an archive."""
+    """True if a metadata file maps tensors to shards; otherwise every file is an archive."""
     is_detected: bool = False
-    """True if a run that saves in another format can load it."""
+    """True if a run that saves in a different format can load this one."""
     is_bound_to_layout: bool = False
-    """True if only the layout that saved it can load it."""
+    """True if only a run with the same layout can load the checkpoint."""
     is_reshardable: bool = True
-    """True if it can be loaded with another tp and pp."""
+    """True if the checkpoint can be loaded with a different tp and pp."""
     has_flexible_padding: bool = False
-    """True if the weights load into an embedding with more or fewer rows of padding."""
+    """True if the weights load into an embedding with a different number of padding rows."""
     optimizer_names: str = ""
     """The naming scheme of the optimizer state, if the engine has several."""
     has_expert_optimizer: bool = False
-    """True if experts, if there are any, have a separate optimizer in this layout."""
+    """True if experts have a separate optimizer in this layout."""
 
 
 def setup_to_dict(setup: Setup) -> dict[str, Any]:
-    """Serialize the setup. Omits fields that old records lack."""
+    """Serialize the setup. Omits fields that are None, because old records do not have them."""
     values = asdict(setup)
     values["layout"]["world_size"] = setup.layout.world_size
     for name in ("schedule", "constants"):
@@ -191,8 +191,10 @@ def _layout_from_dict(values: dict[str, Any]) -> Layout:
     sizes = dict(values)
     ranks = sizes.pop("world_size")
     if not all(type(size) is int for size in sizes.values()):
-        raise ValueError("a size of the layout is not a number")
+        raise ValueError("a layout size is not an integer")
     layout = Layout(**sizes)
     if layout.world_size != ranks:
-        raise ValueError(f"a layout of {layout.world_size} ranks on {ranks}")
+        raise ValueError(
+            f"the layout needs {layout.world_size} ranks, but the world size is {ranks}"
+        )
     return layout

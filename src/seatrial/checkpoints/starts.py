@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of a run's processes, recorded next to its checkpoints.
 
-Every start takes the next number, its incarnation, by atomically creating a file. A process that
-finds a higher number than its own has been replaced, and must not commit any more. The same files
-show how many starts made no progress, so that this count outlives pods.
+Each start claims the next number, its incarnation, by creating a file atomically. A process that
+finds a higher number than its own has been replaced and must no longer commit. The same files
+record how many starts made no progress, so this count survives pod restarts.
 """
 
 import re
@@ -21,13 +21,13 @@ from seatrial.storage.state_files import DamagedError, decode, parse_json
 from seatrial.storage.store import StoreError
 
 FRUITLESS_STARTS = 5
-"""Starts in a row without a new checkpoint after which a run stops."""
+"""Number of consecutive starts without a new checkpoint after which a run stops."""
 _FILE = re.compile(r"(?P<number>\d{7,})\.json")
 _TRIES = 1000
 
 
 class StaleStartError(SeatrialError):
-    """A process of an earlier start tried to commit. The message names the later start."""
+    """A process from an earlier start tried to commit. The message names the later start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Start:
     """One start of a run's processes."""
 
     incarnation: int
-    """Its number, starting at 1."""
+    """The number of this start, counted from 1."""
     attempt: str
-    """The attempt that it belongs to; empty if unknown."""
+    """The attempt that this start belongs to; empty if unknown."""
     newest_step: int
-    """The newest step at its start whose checkpoint was not known to be damaged; 0 if there was
-    none."""
+    """The newest step that had a checkpoint not known to be damaged when this start began; 0 if
+    there was none."""
     started_at: str
     """UTC."""
 
@@ -49,7 +49,7 @@ class Start:
 
 
 def claim(place: Location, attempt: str, newest_step: int) -> Start:
-    """Take the next incarnation. From now on, no earlier start can commit."""
+    """Claim the next incarnation. Earlier starts can no longer commit."""
     number = newest_incarnation(place) + 1
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for candidate in range(number, number + _TRIES):
@@ -57,7 +57,8 @@ def claim(place: Location, attempt: str, newest_step: int) -> Start:
         if place.store.create(_path(candidate), start.to_bytes()):
             return start
     raise SeatrialError(
-        f"{place.address}/{STARTS}: no free start number. Check which processes start there."
+        f"{place.address}/{STARTS}: the next {_TRIES} start numbers are already taken. Check which "
+        "processes write to this directory."
     )
 
 
@@ -72,12 +73,13 @@ def refuse_stale(place: Location, incarnation: int) -> None:
     if newest > incarnation:
         raise StaleStartError(
             f"{CheckpointCode.STALE} {place.address}: start {incarnation} of this run was replaced "
-            f"by start {newest} and must not save any more. Stop its processes."
+            f"by start {newest} and must no longer save checkpoints. Stop the processes of start "
+            f"{incarnation}."
         )
 
 
 def read_starts(place: Location, last: int) -> list[Start]:
-    """Return the last starts, oldest first, without those whose file cannot be read."""
+    """Return the last starts, oldest first. Skips starts whose file cannot be read."""
     numbers = sorted(_numbers(place))[-last:]
     starts = []
     for number in numbers:
@@ -93,8 +95,8 @@ def no_progress(
 ) -> Finding | None:
     """Return the finding that stops a run whose last starts produced no new checkpoint.
 
-    The last of the given starts is the current one. A new attempt resets the count, because a user
-    has intervened.
+    The last element of `starts` is the current start. A new attempt resets the count, because a
+    user has intervened.
     """
     present = starts[-1]
     fruitless = 0
@@ -105,10 +107,10 @@ def no_progress(
     if fruitless < allowed:
         return None
     rule = (
-        f"{fruitless} starts in a row produced no checkpoint after step {present.newest_step}; "
-        "another start would not either."
+        f"{fruitless} consecutive starts produced no checkpoint after step {present.newest_step}; "
+        "restarting again is unlikely to help."
     )
-    fix = "Find out why they ended (seatrial logs), fix it, and launch again."
+    fix = "Find the cause with seatrial logs, fix it, and launch again."
     return found(CheckpointCode.NO_PROGRESS, address, rule, fix, str(fruitless))
 
 

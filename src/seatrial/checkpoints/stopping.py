@@ -12,7 +12,7 @@ class StopCode(IntEnum):
     """Exit codes of a worker that should not be restarted unchanged."""
 
     NO_PROGRESS = 81
-    """Several starts in a row produced no new checkpoint."""
+    """Several consecutive starts produced no new checkpoint."""
     NO_CHECKPOINT = 82
     """The checkpoint to start or resume from cannot be used or cannot be fetched."""
     STALE = 83
@@ -28,5 +28,5 @@ class StopError(SeatrialError):
 
 
 def stop(code: StopCode, finding: Finding) -> StopError:
-    """Return the error that ends a worker with a finding."""
+    """Return the error that stops a worker and reports a finding."""
     return StopError(code, f"{finding.code} {finding.one_line()}")

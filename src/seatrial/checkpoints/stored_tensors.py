@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a checkpoint and their chunks, read without torch and without running code.
+"""Read a checkpoint's tensors and their chunks without torch and without executing code.
 
-The chunks are items of checkpoint shards. Each is a torch archive. This module does not compare
-digests: verify the checkpoint first.
+A chunk is an item in a checkpoint shard, and a torch archive. This module does not compare digests:
+verify the checkpoint first.
 """
 
 import io
@@ -19,7 +19,7 @@ from seatrial.checkpoints.scan import ScannedArchive, scan_archive
 from seatrial.storage.location import Location
 
 EXTRA_STATE = "_extra_state"
-"""torch's name for non-tensor state of a layer. For FP8 it is a pickle, stored as bytes."""
+"""torch's name for the non-tensor state of a layer. For FP8, a pickle stored as bytes."""
 _BUFFER = Name("_io", "BytesIO")
 _REBUILT = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")
 _BYTES = ("ByteStorage", "CharStorage")
@@ -30,11 +30,11 @@ class StoredItem:
     """A tensor or object, and its location."""
 
     name: str
-    """The engine's name for it, such as `decoder.layers.0.weight`."""
+    """The engine's name for the item, such as `decoder.layers.0.weight`."""
     file: str
     """The checkpoint shard."""
     offset: int
-    """Offset in that file, in bytes."""
+    """Offset in the shard, in bytes."""
     length: int
     """In bytes."""
 
@@ -44,7 +44,7 @@ class Chunk:
     """A part of a tensor, as written by one rank."""
 
     offsets: tuple[int, ...]
-    """Its position in the whole tensor."""
+    """Position of the chunk in the whole tensor."""
     sizes: tuple[int, ...]
     item: StoredItem
     """The location of its bytes."""
@@ -58,11 +58,11 @@ Places = dict[tuple[str, tuple[int, ...]], StoredItem]
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of a checkpoint."""
+    """A tensor in a checkpoint."""
 
     name: str
     dtype: str
-    """torch's name of the data type."""
+    """torch's name for the data type."""
     shape: tuple[int, ...]
     """The shape of the whole tensor."""
     chunks: tuple[Chunk, ...]
@@ -74,11 +74,11 @@ class Contents:
 
     tensors: dict[str, StoredTensor]
     arguments: dict[str, Any]
-    """The engine's arguments. Values that are not plain data are stand-ins."""
+    """The engine's arguments. Stand-ins replace values that are not plain data."""
 
 
 def listed(place: Location, directory: str) -> tuple[dict[str, StoredTensor], Places]:
-    """Return the tensors in torch's list of a verified checkpoint, and where each item is."""
+    """Return the tensors in a verified checkpoint's metadata, and the location of each item."""
     read = _scanned_list(place.store.read(f"{directory}/{METADATA}"))
     try:
         places = {_key(index): _item(index, at) for index, at in read.storage_data.items()}
@@ -88,7 +88,7 @@ def listed(place: Location, directory: str) -> tuple[dict[str, StoredTensor], Pl
             if hasattr(told, "chunks")
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UnsafeFileError(f"the list of tensors lacks something ({error})") from error
+        raise UnsafeFileError(f"the tensor metadata is incomplete ({error})") from error
     return tensors, places
 
 
@@ -99,12 +99,12 @@ def _key(index: Any) -> tuple[str, tuple[int, ...]]:
 def _item(index: Any, at: Any) -> StoredItem:
     values = (index.fqn, at.relative_path, at.offset, at.length)
     if tuple(map(type, values)) != (str, str, int, int) or at.offset < 0 or at.length < 0:
-        raise ValueError("an item without a location")
+        raise ValueError("an item has no location")
     return StoredItem(*values)
 
 
 def _sizes(size: Any) -> tuple[int, ...]:
-    """Return the numbers of a stand-in for torch.Size."""
+    """Return the numbers in a stand-in for torch.Size."""
     if size is None:
         return ()
     numbers = size.arguments[0] if isinstance(size, Made) else size
@@ -121,17 +121,17 @@ def _tensor(name: str, told: Any, places: Places) -> Any:
 
 
 def stored_items(metadata: bytes) -> list[StoredItem]:
-    """Return all items that the engine's list of tensors references, ordered by location."""
+    """Return all items that the engine's tensor metadata references, ordered by location."""
     read = _scanned_list(metadata)
     try:
         items = [_item(index, at) for index, at in read.storage_data.items()]
     except (AttributeError, TypeError, ValueError) as error:
-        raise UnsafeFileError(f"the list of tensors lacks something ({error})") from error
+        raise UnsafeFileError(f"the tensor metadata is incomplete ({error})") from error
     return sorted(items, key=lambda item: (item.file, item.offset))
 
 
 def scan_items(stream: BinaryIO, items: Iterable[StoredItem]) -> None:
-    """Scan items of a shard. Raises UnsafeFileError for the first that must not be loaded."""
+    """Scan items in a shard. Raises UnsafeFileError for the first that must not be loaded."""
     for item in items:
         _scan_item(stream, item)
 
@@ -147,7 +147,7 @@ def _scan_item(stream: BinaryIO, item: StoredItem) -> ScannedArchive:
 
 
 def _extra_states(name: str, value: Any) -> Iterator[Made]:
-    """Yield the objects under the name of an extra state, which layers unpickle."""
+    """Yield the objects stored as extra state, which layers unpickle."""
     waiting, seen = [(EXTRA_STATE in name, value)], set()
     while waiting:
         is_inside, one = waiting.pop()
@@ -161,7 +161,7 @@ def _extra_states(name: str, value: Any) -> Iterator[Made]:
 
 
 def _scan_extra_state(archive: ScannedArchive, held: Made) -> None:
-    """Scan the pickle in the bytes of a tensor, or the archive in a buffer."""
+    """Scan the pickle in a tensor's bytes, or the archive in a buffer."""
     if held.kind == _BUFFER and held.state and held.state[0]:
         scan_archive(io.BytesIO(held.state[0]))
     if held.kind.name not in _REBUILT or held.arguments[0].kind not in _BYTES:
@@ -171,9 +171,11 @@ def _scan_extra_state(archive: ScannedArchive, held: Made) -> None:
     if shape == (0,):
         return
     if len(shape) != 1 or steps != (1,):
-        raise UnsafeFileError("the bytes of an extra state are not contiguous")
+        raise UnsafeFileError("the bytes of a layer's extra state are not contiguous")
     if shape[0] > LARGEST_PICKLE:
-        raise UnsafeFileError(f"an extra state has {shape[0]:,} bytes")
+        raise UnsafeFileError(
+            f"a layer's extra state has {shape[0]:,} bytes, more than {LARGEST_PICKLE:,}"
+        )
     # The scanner has already checked that the tensor is inside its storage.
     archive.stream.seek(archive.offset + archive.entries[f"data/{storage.key}"].begin + offset)
     scan_pickle(archive.stream.read(shape[0]), EXTRA_STATE_RULES)
@@ -184,6 +186,6 @@ def _scanned_list(metadata: bytes) -> Any:
 
 
 def read_stored(place: Location, directory: str, item: StoredItem) -> Any:
-    """Read an item that is not a tensor. Raises UnsafeFileError if it contains unknown names."""
+    """Read an item that is not a tensor. Raises UnsafeFileError if it uses unknown names."""
     with place.open(f"{directory}/{item.file}") as stream:
         return _scan_item(stream, item).content.value

@@ -22,13 +22,13 @@ class Resume(StrEnum):
     SAFE = "safe"
     """The run continues as if it had not been interrupted."""
     RESHARDED = "safe with resharding"
-    """The state is resharded for another layout. Losses agree up to rounding."""
+    """The state is resharded for a different layout. Losses agree up to rounding."""
     DATA_CHANGES = "data order changes"
-    """The checkpoint loads, but the run reads other samples than it would have."""
+    """The checkpoint loads, but the run reads different samples from then on."""
     MODEL_CHANGES = "model changes"
-    """The checkpoint loads, but the model computes something else from then on."""
+    """The checkpoint loads, but the model computes different outputs from then on."""
     IMPOSSIBLE = "impossible"
-    """The engine cannot load it into this run."""
+    """The engine cannot load the checkpoint into this run."""
 
 
 class Setting(StrEnum):
@@ -91,7 +91,7 @@ class ResumeVerdict:
 
 
 def verdict(saved: Setup, wanted: Setup) -> ResumeVerdict:
-    """Decide if a run with one setup can resume from a checkpoint with another."""
+    """Decide if a run with the wanted setup can resume from a checkpoint with the saved setup."""
     order = list(Resume)
     reasons = sorted(_reasons(saved, wanted), key=lambda reason: -order.index(reason.outcome))
     worst = reasons[0].outcome if reasons else Resume.SAFE
@@ -115,12 +115,12 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     yield from _data(saved.data_order, wanted.data_order)
     if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
         sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
-        meaning = "the same samples are in other steps."
+        meaning = "each step reads different samples."
         yield ResumeReason(Resume.DATA_CHANGES, Setting.GLOBAL_BATCH_SIZE, *sizes, meaning)
     if saved.schedule is not None and wanted.schedule is not None:
         yield from _schedule(saved.schedule, wanted.schedule)
     if saved.tokenizer != wanted.tokenizer:
-        meaning = "the same token ids would mean other text."
+        meaning = "the same token IDs represent different text."
         yield ResumeReason(
             Resume.DATA_CHANGES, Setting.TOKENIZER, saved.tokenizer, wanted.tokenizer, meaning
         )
@@ -134,11 +134,11 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         one, other = getattr(saved.model, field.name), getattr(wanted.model, field.name)
         if one == other:
             continue
-        outcome, meaning = Resume.IMPOSSIBLE, "the tensors have other shapes."
+        outcome, meaning = Resume.IMPOSSIBLE, "the tensors have different shapes."
         if field.name == _PADDING and format_of(saved).has_flexible_padding:
-            meaning = "the optimizer's buffers have another length."
+            meaning = "the optimizer's buffers have a different length."
             if format_of(saved).is_reshardable:
-                outcome, meaning = Resume.RESHARDED, "rows of padding are added or removed."
+                outcome, meaning = Resume.RESHARDED, "padding rows are added or removed."
         name = field.name.replace("_", " ")
         what = Setting.PADDED_VOCAB_SIZE if field.name == _PADDING else name
         yield ResumeReason(outcome, what, str(one), str(other), meaning)
@@ -148,7 +148,7 @@ def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[Resume
     for field in fields(SavedConstants):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
-            meaning = "it loads, but the weights were trained with the other value."
+            meaning = "the checkpoint loads, but its weights were trained with the saved value."
             name = Setting.of_field(field.name)
             yield ResumeReason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
 
@@ -157,7 +157,7 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     one, other = saved.checkpoint_format, wanted.checkpoint_format
     known, asked = format_of(saved), format_of(wanted)
     if one != other and not known.is_detected:
-        meaning = "the engine reads only its configured format."
+        meaning = "the engine reads only the configured format."
         yield ResumeReason(Resume.IMPOSSIBLE, Setting.CHECKPOINT_FORMAT, one, other, meaning)
     if saved.optimizer != wanted.optimizer:
         meaning = "the optimizer state is different."
@@ -165,13 +165,13 @@ def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
             Resume.IMPOSSIBLE, Setting.OPTIMIZER, saved.optimizer, wanted.optimizer, meaning
         )
     if saved.precision != wanted.precision:
-        meaning = "the optimizer keeps other copies of the weights."
+        meaning = "the optimizer keeps different copies of the weights."
         yield ResumeReason(
             Resume.IMPOSSIBLE, Setting.PRECISION, saved.precision, wanted.precision, meaning
         )
     one, other = saved.optimizer_sharding, wanted.optimizer_sharding
     if (one == "none") != (other == "none") or known.optimizer_names != asked.optimizer_names:
-        meaning = "the optimizer state has other names."
+        meaning = "the tensors of the optimizer state have different names."
         yield ResumeReason(Resume.IMPOSSIBLE, Setting.OPTIMIZER_SHARDING, one, other, meaning)
 
 
@@ -184,17 +184,17 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     names = f"{one} on {one.world_size} ranks", f"{other} on {other.world_size} ranks"
     if known.is_bound_to_layout:
         meaning = (
-            "the engine's old format has one file per rank, and loads only into the same ranks."
+            "the engine's legacy format has one file per rank and loads only with the same layout."
         )
         yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     elif model_cut and not known.is_reshardable:
         meaning = (
             f"the optimizer state was saved as {saved.optimizer_sharding}, which loads only "
-            "into the same tp and pp."
+            "with the same tp and pp."
         )
         yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     elif saved.model.experts and known.has_expert_optimizer != asked.has_expert_optimizer:
-        meaning = "the experts have a separate optimizer in only one of the layouts."
+        meaning = "only one of the two layouts has a separate optimizer for the experts."
         yield ResumeReason(Resume.IMPOSSIBLE, Setting.LAYOUT, *names, meaning)
     else:
         drawn = " Dropout masks change, because tp or pp changes." if model_cut else ""
@@ -203,12 +203,12 @@ def _layout(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
 
 
 _DATA_MEANING = {
-    "blend": "other data, or other blend weights.",
+    "blend": "the data or the blend weights differ.",
     "split": "the boundary between training and validation moves.",
     "seed": "samples are shuffled differently.",
     "sequence_length": "samples are split differently.",
-    "train_samples": "the engine shuffles for the length of the run, so the order changes.",
-    "sizes": "the file sizes differ: the content has changed.",
+    "train_samples": "the shuffle depends on the length of the run, so the order changes.",
+    "sizes": "the file sizes differ, so the content has changed.",
 }
 
 
@@ -219,7 +219,7 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[ResumeReason]:
         if one == other or unseen:
             continue
         if field.name == "blend" and any(word.startswith("@") for word in (*one, *other)):
-            # The blend file cannot be read from here. The worker compares it again.
+            # The blend file cannot be read here. The worker compares the blend later.
             continue
         name = Setting.of_field(field.name)
         yield ResumeReason(
@@ -228,7 +228,7 @@ def _data(saved: DataOrder, wanted: DataOrder) -> Iterator[ResumeReason]:
 
 
 OF_SCHEDULE = frozenset(Setting.of_field(field.name) for field in fields(SavedSchedule))
-"""The settings that a reason about the learning rate can name."""
+"""The settings that a reason about the learning-rate schedule can name."""
 
 
 def _schedule(saved: SavedSchedule, wanted: SavedSchedule) -> Iterator[ResumeReason]:
@@ -237,7 +237,7 @@ def _schedule(saved: SavedSchedule, wanted: SavedSchedule) -> Iterator[ResumeRea
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
             unit = " samples" if field.name.endswith("_samples") else ""
-            meaning = "the engine compares it at load, and rejects a difference."
+            meaning = "the engine rejects a checkpoint with a different learning-rate schedule."
             shown = f"{_figure(one)}{unit}", f"{_figure(other)}{unit}"
             name = Setting.of_field(field.name)
             yield ResumeReason(Resume.IMPOSSIBLE, name, *shown, meaning)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verify a checkpoint: read every file and compare it with the record.
 
-No pickle is read before its file has been compared. Problems become findings; a checkpoint without
-findings of severity error is good.
+A pickle is read only after its file matches the record. Problems are returned as findings; a
+checkpoint is good if none of its findings has severity error.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ BLOCK = 1 << 20
 """Bytes per read."""
 AHEAD = 4
 """Files queued per thread."""
-RESTORE = "Resume from another checkpoint, or restore the file from a copy."
+RESTORE = "Resume from a different checkpoint, or restore the file from a backup."
 
 Tell = Callable[[int, int], None]
 """Progress callback: the number of files and bytes done."""
@@ -58,10 +58,10 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The files to read if several readers divide them."""
+    """The subset of files that one of several readers reads."""
 
     part: int = 0
-    """The number of this reader."""
+    """Index of this reader, counted from 0."""
     parts: int = 1
     """The number of readers."""
 
@@ -82,8 +82,8 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
     except (FileNotFoundError, NotADirectoryError):
         rule = "the save was interrupted: there is no record."
         fix = (
-            "No action needed: a resume skips it. Saving the step again deletes these files, and "
-            "so does prune once there is a newer checkpoint."
+            "No action needed: a resume skips this checkpoint. Its files are deleted when the step "
+            "is saved again, or by seatrial checkpoints prune once a newer checkpoint exists."
         )
         return None, [found(CheckpointCode.TORN, where, rule, fix, severity=Severity.WARNING)]
     except (OSError, StoreError) as error:
@@ -98,7 +98,7 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
     except UnsupportedCheckpointError as error:
         return None, [found(CheckpointCode.RECORD, where, error.rule, error.fix)]
     if record.step != step_of(directory):
-        rule = f"the record belongs to step {record.step}."
+        rule = f"the record is for step {record.step}, not for the step in the directory name."
         return None, [found(CheckpointCode.OTHER_STEP, where, rule, RESTORE, str(record.step))]
     return record, []
 
@@ -119,10 +119,10 @@ class Verifier:
     def verify(
         self, share: Share = WHOLE, skip: int = 0, tell: Tell | None = None
     ) -> list[Finding]:
-        """Return the problems of the files of a share.
+        """Return the problems with the files in a share.
 
-        Does not compare the first `skip` files again. It still scans their pickles: whoever can
-        write a file can also write the note that states how many files were compared.
+        The first `skip` files are not compared again, but their pickles are still scanned: anyone
+        who can write a file can also write the note that states how many files were compared.
         """
         findings = self._frame()
         if findings:
@@ -148,14 +148,14 @@ class Verifier:
             yield from read_list(stream, self._record.shards)
 
     def _listed_again(self, findings: list[Finding]) -> Iterator[ShardFile]:
-        """Read the list again. An error now becomes a finding."""
+        """Read the list again. Errors are appended to the findings."""
         try:
             yield from self._listed()
         except (ShardListError, OSError, StoreError) as error:
             findings.append(self._bad_list(error))
 
     def _frame(self) -> list[Finding]:
-        """Check the list, files outside the list, and the metadata."""
+        """Check the shard list, unlisted files and the metadata."""
         listed: dict[str, int] = {}
         metadata: ShardFile | None = None
         try:
@@ -173,7 +173,7 @@ class Verifier:
         where = self._where(self._list)
         if isinstance(error, ShardListError | FileNotFoundError):
             said = "it does not exist" if isinstance(error, OSError) else str(error)
-            rule = f"the list of checkpoint shards is damaged: {said}."
+            rule = f"the shard list is damaged: {said}."
             return found(CheckpointCode.SHARD_LIST, where, rule, RESTORE)
         return unreadable(where, error)
 
@@ -182,21 +182,24 @@ class Verifier:
             known = name in listed or name in OURS or is_left_behind(name)
             if not known and self._naming.reads(name):
                 rule = "the engine would read this file, but it is not in the record."
-                fix = "Find out where it came from. Delete it, or resume from another checkpoint."
+                fix = (
+                    "Find out where the file came from. Then delete it, or resume from a different "
+                    "checkpoint."
+                )
                 yield found(CheckpointCode.UNLISTED, self._where(name), rule, fix, name)
 
     def _metadata(self, metadata: ShardFile | None, listed: Mapping[str, int]) -> list[Finding]:
-        """Compare the engine's list of tensors with the record, and only then read it."""
+        """Compare the engine's tensor metadata with the record, and only then read it."""
         where = self._where(METADATA)
         has_list = format_of(self._record.setup).has_tensor_list
         for name, size in listed.items():
-            # Without a list, every file is an archive; with one, any file that torch would load.
+            # Without metadata, every file is an archive; with it, only those that torch would load.
             if not has_list or is_archive(name):
                 self._items[name].append(StoredItem(name, name, 0, size))
         if not has_list:
             return []
         if metadata is None:
-            rule = "the record contains no list of tensors."
+            rule = "the record does not list this file, which maps tensors to shards."
             return [found(CheckpointCode.METADATA, where, rule, RESTORE)]
         wrong = self._compare(metadata)
         if wrong:
@@ -210,7 +213,7 @@ class Verifier:
             return [unreadable(where, error)]
         for item in items:
             if item.file not in listed or item.file in (METADATA, self._naming.format_file):
-                rule = f"the list of tensors references {item.file!r}, which is not in the record."
+                rule = f"the metadata references {item.file!r}, which is not in the record."
                 return [found(CheckpointCode.METADATA, where, rule, RESTORE, item.file)]
             self._items[item.file].append(item)
         return []
@@ -218,7 +221,7 @@ class Verifier:
     def _examined(
         self, files: Iterable[tuple[ShardFile, bool]]
     ) -> Iterator[tuple[ShardFile, bool, list[Finding]]]:
-        """Yield every file with its problems, in order; several are read in parallel."""
+        """Yield every file with its problems, in order. Files are read in parallel."""
         waiting = iter(files)
         with ThreadPoolExecutor(self._threads) as pool:
             ahead: list[tuple[ShardFile, bool, Future[list[Finding]]]] = []
@@ -280,8 +283,10 @@ class Verifier:
         return [found(CheckpointCode.METADATA, where, rule, RESTORE)] if rule else []
 
     def _unsafe(self, name: str, error: UnsafeFileError) -> Finding:
-        rule = f"a pickle contains what no checkpoint needs: {error}. None of it was executed."
-        fix = "Do not load it. Find out who wrote it, and resume from another checkpoint."
+        rule = f"the file is not safe to load: {error}. No code from it was executed."
+        fix = (
+            "Do not load the file. Find out what wrote it, and resume from a different checkpoint."
+        )
         return found(CheckpointCode.PICKLE, self._where(name), rule, fix)
 
 
@@ -298,6 +303,6 @@ def verify(
 def unreadable(where: str, error: Exception) -> Finding:
     """Return the finding for a file or directory that cannot be read."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    fix = "Check the disk or the store, and try again."
-    rule = f"it cannot be read: {said.rstrip('.')}."
+    fix = "Check the disk or the object store, and try again."
+    rule = f"the file or directory cannot be read: {said.rstrip('.')}."
     return found(CheckpointCode.UNREADABLE, where, rule, fix)

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The interface for the checkpoints of an engine.
+"""The interface for an engine's checkpoints.
 
-Separate from `engine.py`, because most commands read no checkpoints and should not import this.
+Separate from `engine.py`, because most commands read no checkpoints and should not import this
+module.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ from seatrial.storage.location import Location
 
 class EngineCheckpoints(Protocol):
     formats: tuple[str, ...]
-    """The formats in which it saves, by the names in records of checkpoints."""
+    """The formats in which the engine saves, under the names in checkpoint records."""
     exchange: WeightExchange
-    """How to convert them to Hugging Face weights."""
+    """How to convert its checkpoints to Hugging Face weights."""
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:
         """Return the configuration that a checkpoint of a run with these arguments depends on."""
@@ -33,7 +34,7 @@ class EngineCheckpoints(Protocol):
         return ""
 
     def tokenizer(self, setup: Setup) -> str:
-        """Return the type (by Megatron's name) and the name of a setup's tokenizer."""
+        """Return the type (under Megatron's name) and the name of a setup's tokenizer."""
         return setup.tokenizer
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a training engine. Each engine is a folder next to this file.
 
-Only these folders know the names of an engine's options, of the files it writes and of the modules
-that start it. All other code asks the engine of the spec, from `engines/registry.py`.
+Only these folders contain the names of an engine's options, of the files that it writes and of the
+modules that start it. All other code calls the spec's engine, from `engines/registry.py`.
 """
 
 from collections.abc import Mapping
@@ -30,60 +30,60 @@ ArgumentValue = bool | int | float | str | tuple[str | int | float, ...] | None
 """True for a flag that is on; None omits the argument; a tuple is a list of values."""
 
 Arguments = dict[str, ArgumentValue]
-"""An engine's arguments by its own names, before they become a command line."""
+"""An engine's arguments under its own names, before they become a command line."""
 
 
 class DataFormat(StrEnum):
     """The format of an engine's prepared data."""
 
     INDEXED = "indexed"
-    """Megatron's `.bin` and `.idx`: documents, which training splits into samples."""
+    """Megatron's `.bin` and `.idx` files: documents, which training splits into samples."""
     MDS = "mds"
-    """The streaming library's shards: samples of the sequence length, one folder per split."""
+    """The streaming library's shards: samples with the sequence length, one folder per split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A setting of a spec that the engine would reject, or that belongs elsewhere."""
+    """A setting in a spec that the engine would reject, or that a different field must set."""
 
     code: EngineCode
     field: str
-    """The field of the spec."""
+    """The spec field."""
     rule: str
     fix: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunProblem:
-    """An engine-specific problem of a run, reported by a check rule."""
+    """An engine-specific problem with a run, reported by a check rule."""
 
     code: CheckCode
     field: str
-    """The field of the spec."""
+    """The spec field."""
     rule: str
     fix: str
     value: str
     """The wrong value."""
     override: str = ""
-    """The spec change that fixes it; empty to remove the field."""
+    """The spec change that fixes the problem; empty to remove the field."""
     is_warning: bool = False
-    """True if the engine would continue."""
+    """True if the engine would run in spite of the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """How to install the engine. It has its own environment, because it includes torch."""
+    """How to install the engine, which has its own environment because it includes torch."""
 
     variable: str
-    """The environment variable with the path of that environment's Python."""
+    """The environment variable that contains the path of that environment's Python."""
     packages: tuple[str, ...]
     """Packages that identify an environment with the engine."""
     command: str
-    """The command that installs it."""
+    """The command that installs the engine."""
     lock: str
     """The complete lock file."""
     extra: str = ""
-    """The extra of Seatrial that the command installs; empty if it is not an extra."""
+    """The Seatrial extra that the command installs; empty if the engine is not an extra."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,49 +91,49 @@ class WorkerModules:
     """The worker modules for the engine, each started as a process."""
 
     process: str
-    """One rank of a rehearsal."""
+    """Runs one rank in a rehearsal."""
     pod: str
-    """One rank in a pod. Its exit code distinguishes an early stop from a finished run."""
+    """Runs one rank in a pod. Its exit code distinguishes an early stop from a finished run."""
     verdict: str
-    """Validates the arguments of a plan with the engine."""
+    """Validates a plan's arguments with the engine."""
     compare: str
     """Compares two checkpoints bit by bit."""
     logits: str
-    """Writes the engine's logits of a checkpoint, to compare an export."""
+    """Writes the engine's logits for a checkpoint, to compare them with those of an export."""
     import_weights: str = ""
-    """Writes Hugging Face weights as a checkpoint of step 0; empty if not supported."""
+    """Writes Hugging Face weights as a step-0 checkpoint; empty if not supported."""
     index_cache: str = ""
-    """Builds the engine's index of samples before training; empty if it has none."""
+    """Builds the engine's sample index before training; empty if the engine has no index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resharding:
-    """Continue from a checkpoint in another layout."""
+    """A resume from a checkpoint with a different layout."""
 
     step: int
-    """The step of the checkpoint."""
+    """The checkpoint's step."""
     layout: Layout
     """The new layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The settings of a drill, in addition to the plan of its twin."""
+    """The settings of a drill, in addition to the twin's plan."""
 
     directory: str
     """The drill's working directory, for files other than checkpoints."""
     checkpoints: str
-    """The directory to save to, and to resume from if it has a checkpoint; empty to do neither."""
+    """The directory to save to, and to resume from if it contains a checkpoint; empty for none."""
     mock_tokenizer: bool
-    """True if a stand-in of the same size replaces the tokenizer."""
+    """True if a mock tokenizer with the same vocabulary size replaces the real one."""
     resharding: Resharding | None = None
-    """The layout to continue in, without saving; None to train in the plan's layout."""
+    """The layout to resume with, without saving; None to train with the plan's layout."""
 
 
 class Engine(Protocol):
     """A training engine as the rest of Seatrial sees it.
 
-    Members with a value or a body are defaults. An engine must define the others.
+    Members with a value or a body are defaults. An engine must define the other members.
     """
 
     name: str
@@ -143,20 +143,20 @@ class Engine(Protocol):
     version: str
     """The version that Seatrial supports."""
     package: str
-    """The package of that version, as in records of checkpoints."""
+    """The package and its version, as in checkpoint records."""
     splits_model: bool
-    """True if it supports tp, pp and cp; otherwise all ranks are data-parallel."""
+    """True if the engine supports tp, pp and cp; otherwise all ranks are data-parallel."""
     data_format: DataFormat
     takes_hub_weights: bool = False
-    """True if it supports Hugging Face weights as initial weights."""
+    """True if the engine supports Hugging Face weights as initial weights."""
     needs_tokenizer_class: bool = False
-    """True if its tokenizer loader needs a class name in addition to the tokenizer's file."""
+    """True if its tokenizer loader needs a class name in addition to the tokenizer file."""
     saves_to_object_stores: bool = False
-    """True if it can save checkpoints to an object store; otherwise only to files."""
+    """True if the engine can save checkpoints to an object store; otherwise only to a volume."""
     is_version_bound: bool = False
-    """True if names and meanings of its arguments change between minor versions."""
+    """True if the names and meanings of its arguments change between minor versions."""
     has_resume_checks: bool = False
-    """True if `check` can find out from existing checkpoints what a run would resume from."""
+    """True if `check` can determine from existing checkpoints what a run would resume from."""
     installation: Installation
     modules: WorkerModules
     checkpoint_naming: CheckpointNaming
@@ -168,15 +168,15 @@ class Engine(Protocol):
     signals: EngineSignals = EngineSignals()
     """What the monitor looks for in its timers, its log and its exit codes."""
     blend_option: str = ""
-    """The argument that names the blend file, if the engine reads one."""
+    """The argument that sets the path of the blend file; empty if the engine reads none."""
     rank_timeout_option: str = ""
     """The option for how long ranks wait for each other, in minutes, if the engine has one."""
     vocab_multiple: int = 1
     """It pads the vocabulary to a multiple of this times tp_size."""
     modelled: Mapping[str, str]
-    """Options that a field of the spec sets, with that field."""
+    """Options that a spec field sets, with the name of that field."""
     message_terms: Mapping[str, str] = {}
-    """Terms for fields of the spec in its error messages that are not names of options."""
+    """Terms in its error messages that refer to a spec field but are not option names."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
         """Return the layouts that the planner may choose for a spec, and their costs."""
@@ -187,11 +187,14 @@ class Engine(Protocol):
         ...
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """Return what the engine does not support in a plan."""
+        """Return the problems with settings in a plan that the engine does not support."""
         ...
 
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
-        """Return settings that it would reject or ignore. `generation` is that of the GPUs."""
+        """Return settings that the engine would reject or ignore.
+
+        `generation` is the GPU generation.
+        """
         return []
 
     def growing_decay_option(self, options: Mapping[str, OptionValue]) -> str:
@@ -199,7 +202,7 @@ class Engine(Protocol):
         return ""
 
     def environment(self, plan: Plan) -> dict[str, str]:
-        """Return variables without which the engine rejects the plan or changes it."""
+        """Return the environment variables without which the engine rejects or changes the plan."""
         return {}
 
     def arguments(self, plan: Plan) -> Arguments:
@@ -207,15 +210,18 @@ class Engine(Protocol):
         ...
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """Return the arguments for a pod with local disk at `scratch`. It saves before it exits."""
+        """Return the arguments for a pod with a local disk at `scratch`.
+
+        The pod saves before it exits.
+        """
         return self.arguments(plan)
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """Return the arguments for the engine's validation, without files that it would load."""
+        """Return the arguments for the engine's validation, without the files it would load."""
         return self.arguments(plan)
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """Return the arguments of a drill on a CPU."""
+        """Return the arguments for a drill on CPU."""
         ...
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
@@ -227,15 +233,15 @@ class Engine(Protocol):
         ...
 
     def text(self, arguments: Arguments) -> str:
-        """Format the arguments as a file of the engine's own format."""
+        """Format the arguments as a file in the engine's own format."""
         ...
 
     def no_rehearsal(self, plan: Plan) -> str:
-        """Return why a plan cannot be rehearsed on a CPU, and the alternative; empty if it can."""
+        """Return why a plan cannot be rehearsed on CPU, and an alternative; empty if it can."""
         return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
-        """Return the precision that replaces the plan's on a CPU."""
+        """Return the precision that replaces the plan's precision on CPU."""
         ...
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
@@ -243,7 +249,7 @@ class Engine(Protocol):
         ...
 
     def source_places(self, plan: Plan) -> tuple[str, ...]:
-        """Return where each source's prepared data is; empty if the blend file names it."""
+        """Return the location of each source's prepared data; empty if the blend file lists it."""
         return ()
 
     def sample_directory(self, plan: Plan, source: str) -> str:
@@ -251,20 +257,20 @@ class Engine(Protocol):
         return ""
 
     def prepared_splits(self, plan: Plan) -> list[tuple[str, str]]:
-        """Return the directories of given splits that a run reads, with their fields."""
+        """Return the directories of prepared splits that a run reads, with their spec fields."""
         return []
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
-        """Return name and revision of the plan's tokenizer, if Hugging Face's loader reads it."""
+        """Return the name and revision of the plan's tokenizer, if Hugging Face loads it."""
         return None
 
     @property
     def checkpoints(self) -> "EngineCheckpoints":
-        """The functions for its checkpoints."""
+        """The functions for the engine's checkpoints."""
         found: EngineCheckpoints = instance_of(self.checkpoint_class)
         return found
 
     def log_parser(self) -> "LogParser":
-        """Return a parser for one log of the engine."""
+        """Return a parser for one of the engine's logs."""
         parser: LogParser = class_at(self.log_class)()
         return parser

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engines by name, and their problems with a spec as findings."""
+"""The engines by name, and the problems that they find in a spec, as findings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +13,7 @@ from seatrial.spec.loader import LoadedSpec
 
 
 class _Registry(Mapping[str, Engine]):
-    """The engines of the table in `spec/engine.py`, each imported on first use."""
+    """The engines from the table in `spec/engine.py`, each imported on first use."""
 
     def __getitem__(self, name: str) -> Engine:
         engine: Engine = engine_named(name)
@@ -31,7 +31,7 @@ ENGINES: Mapping[str, Engine] = _Registry()
 
 
 def option_findings(loaded: LoadedSpec) -> list[Finding]:
-    """Check the engine options of a spec."""
+    """Check the engine options in a spec."""
     engine = ENGINES[loaded.spec.engine.name]
     options = loaded.spec.engine.options
     return [
@@ -41,7 +41,7 @@ def option_findings(loaded: LoadedSpec) -> list[Finding]:
 
 
 def plan_findings(loaded: LoadedSpec, plan: Plan) -> list[Finding]:
-    """Report what the engine does not support in the plan."""
+    """Report the settings in the plan that the engine does not support."""
     engine = ENGINES[loaded.spec.engine.name]
     return [_finding(loaded, problem, "") for problem in engine.plan_problems(plan)]
 

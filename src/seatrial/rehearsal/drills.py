@@ -28,10 +28,10 @@ from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, degree_
 from seatrial.spec.training import Precision
 
 TIMEOUT = 240.0
-"""Timeout in seconds of a training that should take one minute."""
+"""Timeout in seconds for a training run that should take one minute."""
 TOLERANCE = {Precision.FP32: 1e-6}
 HALF_TOLERANCE = 5e-4
-"""Largest relative difference of a loss after resharding, in fp32 and in half precision."""
+"""Maximum relative difference in the loss after resharding, in fp32 and in half precision."""
 
 
 class DrillName(StrEnum):
@@ -42,9 +42,9 @@ class DrillName(StrEnum):
     TRAIN = "train"
     """Train twenty steps without interruption."""
     KILL = "kill"
-    """Kill a process during the same training, and resume from the checkpoint."""
+    """Kill a process during the same training run, and resume from the checkpoint."""
     RESHARD = "reshard"
-    """Load the checkpoint in another layout."""
+    """Load the checkpoint in a different layout."""
     EVALUATE = "evaluate"
     """Compute the loss on the validation data."""
     EXPORT = "export"
@@ -58,12 +58,12 @@ class Result:
     drill: DrillName
     ok: bool
     said: str
-    """The result or the failure, in one line."""
+    """The result or the failure, on one line."""
     seconds: float
     judged: bool = True
     """False if this host cannot run the drill."""
     twin: str = ""
-    """The parallel degrees of the twin; empty for the arguments drill."""
+    """The twin's parallel degrees; empty for the arguments drill."""
 
 
 Announce = Callable[[DrillName, str, int], None]
@@ -85,7 +85,7 @@ def check_arguments(twin_of: "Full", stages: list[int]) -> Result:
         engine=twin_of.engine,
     )
     if answer["accepted"] is None:
-        said = f"cannot be verified on a CPU: {answer['reason']}"
+        said = f"cannot be verified on CPU: {answer['reason']}"
         return Result(DrillName.ARGUMENTS, True, said, 0.0, judged=False)
     if not answer["accepted"]:
         said = f"rejected by the engine: {answer['reason']}"
@@ -111,7 +111,7 @@ class Full:
     arguments: Arguments
     world_size: int
     stage_parameters: tuple[int, ...]
-    """The parameters of a rank in each pipeline stage, according to the plan."""
+    """The number of parameters per rank in each pipeline stage, according to the plan."""
     environment: dict[str, str]
     """Environment variables that the engine needs."""
     engine: Engine
@@ -119,22 +119,22 @@ class Full:
 
 @dataclass
 class Rehearsal:
-    """The drills of one twin. Later drills reuse the files of earlier ones."""
+    """The drills for one twin. Later drills reuse the files of earlier drills."""
 
     twin: Twin
     directory: Path
     seed: int
-    """Seed for the killed rank and the step."""
+    """Seed for choosing the killed rank and the step."""
     announce: Announce = _silent
     straight: TrainingOutcome | None = None
-    """The uninterrupted training; None until it has run."""
+    """The uninterrupted training run; None before it has run."""
 
     @property
     def engine(self) -> Engine:
         return ENGINES[self.twin.plan.spec.engine.name]
 
     def run(self, drill: DrillName) -> Result:
-        """Run one drill. Drills that compare run the uninterrupted training first."""
+        """Run one drill. Drills that compare losses run the uninterrupted training first."""
         drills = {
             DrillName.TRAIN: self.train,
             DrillName.KILL: self.kill,
@@ -153,17 +153,17 @@ class Rehearsal:
         bad = [step for step, loss in losses.items() if not math.isfinite(loss)]
         skipped = sum(event.values["skipped"] for event in outcome.steps().values())
         if len(losses) != STEPS or bad:
-            said = f"{len(losses)} of {STEPS} steps, {len(bad)} without a finite loss"
+            said = f"finished {len(losses)} of {STEPS} steps, {len(bad)} without a finite loss"
             return self._result(DrillName.TRAIN, False, said, outcome.seconds)
         said = f"{STEPS} steps, loss {losses[1]:.2f} → {losses[STEPS]:.2f}"
         said += f", {skipped} skipped by the loss scale" if skipped else ""
         return self._result(DrillName.TRAIN, True, said, outcome.seconds)
 
     def kill(self) -> Result:
-        """Kill a rank after the save, resume, and compare with the uninterrupted training."""
+        """Kill a rank after the save, resume, and compare with the uninterrupted training run."""
         straight = self._straight()
         if straight.code:
-            return self._result(DrillName.KILL, False, "the training itself fails", 0.0)
+            return self._result(DrillName.KILL, False, "the uninterrupted training failed", 0.0)
         draw = random.Random(self.seed)  # noqa: S311  (a drill, not a secret)
         rank = draw.randrange(self.twin.plan.layout.world_size)
         # An asynchronous save needs a few steps to finish.
@@ -174,7 +174,7 @@ class Rehearsal:
         resumed = self._train("resumed", self._saving(where), DrillName.KILL)
         seconds = killed.seconds + resumed.seconds
         if killed.code == 0:
-            said = f"rank {rank} did not exit when it was killed in step {step}"
+            said = f"rank {rank} did not exit when it was killed at step {step}"
             return self._result(DrillName.KILL, False, said, seconds)
         if resumed.code:
             return self._result(DrillName.KILL, False, _failure(resumed), seconds)
@@ -192,20 +192,20 @@ class Rehearsal:
         tensors, changed = differing_tensors(
             self.directory / "straight" / last, where / last, engine=self.engine
         )
-        said = f"rank {rank} killed in step {step}, resumed at {SAVE_AT}: "
+        said = f"rank {rank} killed at step {step}, resumed from step {SAVE_AT}: "
         if differing:
             said += f"{len(differing)} of {STEPS - SAVE_AT} steps differ"
         elif changed:
-            said += f"{len(changed)} of {tensors} tensors of the checkpoint differ: {changed[0]}"
+            said += f"{len(changed)} of {tensors} tensors in the checkpoint differ: {changed[0]}"
         else:
             said += f"losses, gradient norms and {tensors} tensors are bitwise identical"
         return self._result(DrillName.KILL, not (differing or changed), said, seconds)
 
     def reshard(self) -> Result:
-        """Resume from the checkpoint in another layout, and compare the losses."""
+        """Resume from the checkpoint in a different layout, and compare the losses."""
         straight = self._straight()
         if straight.code:
-            return self._result(DrillName.RESHARD, False, "the training itself fails", 0.0)
+            return self._result(DrillName.RESHARD, False, "the uninterrupted training failed", 0.0)
         moe = self.twin.plan.model.architecture.is_moe
         other = other_layout(self.twin.plan.layout, moe, splits_model=self.engine.splits_model)
         arguments = self._resharded(other)
@@ -214,23 +214,23 @@ class Rehearsal:
             return self._result(DrillName.RESHARD, False, _failure(outcome), outcome.seconds)
         mine, theirs = straight.losses(), outcome.losses()
         if len(theirs) != STEPS - SAVE_AT or not theirs.keys() <= mine.keys():
-            said = f"{len(theirs)} of {STEPS - SAVE_AT} steps"
+            said = f"finished {len(theirs)} of {STEPS - SAVE_AT} steps"
             return self._result(DrillName.RESHARD, False, said, outcome.seconds)
         worst = largest_difference(mine, theirs)
         precision = self.twin.plan.spec.training.precision
         bar = TOLERANCE.get(precision, HALF_TOLERANCE)
-        layouts = f"saved at {self._degrees}, continued at {degree_words(other)}"
-        said = f"{layouts}: {worst:.0e} ({precision})"
+        layouts = f"saved with {self._degrees}, resumed with {degree_words(other)}"
+        said = f"{layouts}: losses differ by {worst:.0e} ({precision})"
         return self._result(DrillName.RESHARD, worst <= bar, said, outcome.seconds)
 
     def evaluate(self) -> Result:
-        """Require finite losses in the evaluations of the uninterrupted training."""
+        """Require finite losses in the evaluations during the uninterrupted training run."""
         straight = self._straight()
         if straight.code:
-            return self._result(DrillName.EVALUATE, False, "the training itself fails", 0.0)
+            return self._result(DrillName.EVALUATE, False, "the uninterrupted training failed", 0.0)
         batches = self.twin.plan.spec.training.evaluation.batches
         if not batches:
-            return self._result(DrillName.EVALUATE, True, "switched off in the spec", 0.0)
+            return self._result(DrillName.EVALUATE, True, "disabled in the spec", 0.0)
         found = [event for event in straight.events if event.kind is EventKind.EVALUATION]
         losses = [event.values["loss"] for event in found]
         good = bool(losses) and all(loss is not None and math.isfinite(loss) for loss in losses)
@@ -246,7 +246,7 @@ class Rehearsal:
             return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)
         straight = self._straight()
         if straight.code:
-            return self._result(DrillName.EXPORT, False, "the training itself fails", 0.0)
+            return self._result(DrillName.EXPORT, False, "the uninterrupted training failed", 0.0)
         self.announce(DrillName.EXPORT, "exported", STEPS)
         began = time.monotonic()
         source = self.directory / "straight"
@@ -261,30 +261,30 @@ class Rehearsal:
             said = str(error).partition("\n")[0]
             return self._result(DrillName.EXPORT, False, said, time.monotonic() - began)
         said = (
-            f"{done['class']}, logits of {logits.tokens} tokens in transformers: "
+            f"{done['class']}, logits for {logits.tokens} tokens in transformers differ by "
             f"{logits.largest:.0e} from the engine's"
         )
         return self._result(DrillName.EXPORT, logits.equal, said, time.monotonic() - began)
 
     def _straight(self) -> TrainingOutcome:
-        """Return the uninterrupted training. Runs it on the first call."""
+        """Return the uninterrupted training run. The first call runs it."""
         if self.straight is None:
             arguments = self._saving(self.directory / "straight")
             self.straight = self._train("straight", arguments, DrillName.TRAIN)
         return self.straight
 
     def _arguments(self, where: str = "", resharding: Resharding | None = None) -> Arguments:
-        """Return the twin's arguments, adapted to a CPU and to this drill."""
+        """Return the twin's arguments, adapted to CPU and to this drill."""
         tokens = self.twin.data.null_tokenizer
         trial = Trial(str(self.directory), where, tokens, resharding)
         return self.engine.trial_arguments(self.twin.plan, trial)
 
     def _saving(self, where: Path) -> Arguments:
-        """Return the arguments of a drill that saves to its own directory."""
+        """Return the arguments for a drill that saves to its own directory."""
         return self._arguments(str(where))
 
     def _resharded(self, other: Layout) -> Arguments:
-        """Return the arguments that load the first save in another layout, without saving again."""
+        """Return the arguments that load the first save in a different layout, without saving."""
         return self._arguments(str(self.directory / "straight"), Resharding(SAVE_AT, other))
 
     def _train(
@@ -318,12 +318,12 @@ class Rehearsal:
 def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True) -> Layout:
     """Return a different layout for the same model, with 8 ranks or fewer.
 
-    Megatron keeps a second optimizer for experts if ep is above 1 or if tp differs from the tp of
-    the experts. It cannot load a checkpoint with two optimizers into a run with one. So a mixture
-    of experts keeps tp and ep, and changes its pipeline stages.
+    Megatron keeps a second optimizer for experts if ep is greater than 1 or if tp differs from the
+    experts' tp. It cannot load a checkpoint with two optimizers into a run with one. Therefore a
+    mixture of experts keeps tp and ep, and changes its pipeline stages.
     """
     if not splits_model:
-        # Use more ranks than at the save: LLM Foundry cannot load a sharded checkpoint on one rank.
+        # Use more ranks than the save: LLM Foundry cannot load a sharded checkpoint on one rank.
         return replace(layout, dp_size=2 * layout.dp_size)
     if layout.pp_size > 1:
         return replace(layout, pp_size=1)
@@ -336,7 +336,7 @@ def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True
 
 
 def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:
-    """Return the largest relative difference of two losses, or infinity if one is not finite."""
+    """Return the largest relative difference between losses, or infinity if one is not finite."""
     differences = [abs(one[s] - other[s]) / abs(one[s]) for s in one.keys() & other.keys()]
     return max((d if math.isfinite(d) else math.inf for d in differences), default=math.inf)
 

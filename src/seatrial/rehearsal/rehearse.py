@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run a rehearsal: make the twins of a plan, run the drills, and write the report."""
+"""Run a rehearsal: make a plan's twins, run the drills, and write the report."""
 
 import json
 import shutil
@@ -34,13 +34,13 @@ NOT_PROVEN = (
     "memory",
     "speed",
 )
-"""Properties that a CPU cannot verify for any plan."""
+"""Properties that a rehearsal on CPU cannot verify for any plan."""
 KEPT = "layout rules, flags, schedule, precision policy, checkpoint format"
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalReport:
-    """What a rehearsal tried and what came of it, for its JSON file."""
+    """The content of a rehearsal's JSON report."""
 
     run: str
     plan_digest: str
@@ -48,7 +48,7 @@ class RehearsalReport:
     twins: tuple[Twin, ...]
     results: tuple[Result, ...]
     seed: int
-    """Seed for the killed ranks and steps."""
+    """Seed for choosing the killed ranks and steps."""
     not_proven: tuple[str, ...] = field(default=NOT_PROVEN)
     """Properties that only a run on GPUs can verify."""
 
@@ -88,14 +88,14 @@ class RehearsalRequest:
     plan: Plan
     catalog: Catalog
     directory: Path
-    """The working directory of the drills. It keeps their logs."""
+    """The working directory of the drills. Their logs stay there."""
     seed: int
-    """Seed for the killed ranks and steps."""
+    """Seed for choosing the killed ranks and steps."""
     drills: tuple[DrillName, ...] = tuple(DrillName)
 
 
 def make_twins(request: RehearsalRequest) -> list[Twin]:
-    """Return the twins of a plan. Raises UsageError if the plan cannot be rehearsed."""
+    """Return a plan's twins. Raises UsageError if the plan cannot be rehearsed."""
     plan = request.plan
     refusal = ENGINES[plan.spec.engine.name].no_rehearsal(plan)
     if refusal:
@@ -106,14 +106,14 @@ def make_twins(request: RehearsalRequest) -> list[Twin]:
 
 
 def prepared_files(plan: Plan) -> tuple[str, ...]:
-    """Return the prepared data of the spec; empty unless all of it is readable on this host."""
+    """Return the spec's prepared data; empty unless all of it is available on this host."""
     sources, engine = plan.spec.data.sources or (), ENGINES[plan.spec.engine.name]
     prefixes = [source.prepared for source in sources if source.prepared is not None]
     places = engine.source_places(plan)
     if places:
         prefixes = list(places)
     elif len(prefixes) < len(sources):
-        # Raw text: use the output of `seatrial data prepare`, if there is any.
+        # The sources are raw text: use the output of `seatrial data prepare`, if it exists.
         blend = Path(plan.data_location) / "blend.txt"
         words = blend.read_text().split() if blend.is_file() else []
         prefixes = [word for word in words if not _is_weight(word)]
@@ -122,7 +122,7 @@ def prepared_files(plan: Plan) -> tuple[str, ...]:
 
 
 def _is_weight(word: str) -> bool:
-    """True if a word of a blend is a weight, False if it is a path."""
+    """True if an item in a blend is a weight, False if it is a path."""
     try:
         float(word)
     except ValueError:
@@ -145,7 +145,7 @@ def run_drills(
 ) -> Iterator[Result]:
     """Run the drills, and yield the result of each."""
     if DrillName.ARGUMENTS in request.drills:
-        announce(DrillName.ARGUMENTS, "asking the engine", 0)
+        announce(DrillName.ARGUMENTS, "validating with the engine", 0)
         yield arguments_result(request.plan)
     for number, twin in enumerate(found, start=1):
         directory = request.directory / f"twin-{number}"
@@ -155,8 +155,8 @@ def run_drills(
                 if drill is not DrillName.ARGUMENTS:
                     yield rehearsal.run(drill)
         finally:
-            # Keep the files: logs and events. The directories hold checkpoints, exports and caches,
-            # which are large and no longer needed.
+            # Keep the files, which are logs and events. The directories contain checkpoints,
+            # exports and caches, which are large and no longer needed.
             for path in directory.glob("*/"):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -181,7 +181,7 @@ def arguments_result(plan: Plan) -> Result:
 def report_of(
     request: RehearsalRequest, found: Iterable[Twin], results: Iterable[Result]
 ) -> RehearsalReport:
-    """Build the report of a rehearsal."""
+    """Build a rehearsal's report."""
     engine = ENGINES[request.plan.spec.engine.name]
     return RehearsalReport(
         request.plan.spec.name,
@@ -207,5 +207,5 @@ def _held(file: Path) -> bool:
     try:
         return read_json(file)["ok"] is True
     except (OSError, DamagedError, KeyError, TypeError):
-        # An incomplete report, from a rehearsal that was interrupted.
+        # The report is incomplete, because the rehearsal was interrupted.
         return False

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The twin of a plan: a scaled-down copy that trains on a CPU and runs the same code paths.
+"""A plan's twin: a scaled-down copy that trains on CPU and runs the same code paths.
 
-Each parallel degree above 1 becomes 2. Degrees that do not fit into 8 processes together go into a
-second twin. Sizes shrink, but keep their relations (which divides which, which is larger).
+Each parallel degree greater than 1 becomes 2. If the degrees together need more than 8 processes,
+some of them go into a second twin. Sizes shrink, but keep their relations (which divides which,
+which is larger).
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node
 
 MAX_PROCESSES = 8
-"""Maximum number of processes of a rehearsal."""
+"""Maximum number of processes in a rehearsal."""
 STEPS = 20
 SAVE_AT = 10
 """The step at which a drill saves and from which it resumes."""
@@ -47,7 +48,7 @@ def degree_words(layout: Layout) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TwinData:
-    """The data that the twins of a plan read."""
+    """The data that a plan's twins read."""
 
     files: tuple[str, ...] = ()
     """The spec's data, without `.bin` and `.idx`; empty for the engine's mock data."""
@@ -67,7 +68,7 @@ class TwinData:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A shrunk copy of a plan."""
+    """A scaled-down copy of a plan."""
 
     plan: Plan
     data: TwinData
@@ -85,11 +86,11 @@ class Twin:
 
 
 def twin_layouts(plan: Plan) -> list[Layout]:
-    """Return layouts that together cover every degree of the plan above 1."""
+    """Return layouts that together cover every degree greater than 1 in the plan."""
     wanted = [name for name, size in degrees_of(plan.layout).items() if size > 1]
     if len(wanted) <= 3:
         return [Layout(**{f"{name}_size": 2 for name in wanted})]
-    # All four degrees: one twin has the pipeline, the other context parallelism.
+    # All four degrees are used: one twin has pipeline, the other context parallelism.
     return [Layout(tp_size=2, dp_size=2, pp_size=2), Layout(tp_size=2, cp_size=2, dp_size=2)]
 
 
@@ -104,14 +105,14 @@ def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
     if small is not precision:
         found.append(f"precision {precision} runs as {small}")
     if plan.model.tokenizer and data.null_tokenizer:
-        why = f" of the same size, because it cannot be loaded ({data.tokenizer_trouble})"
-        size = why if data.tokenizer_trouble else ""
-        found.append(f"tokenizer {plan.model.tokenizer} is a NullTokenizer{size}")
+        why = f" because it cannot be loaded ({data.tokenizer_trouble})"
+        reason = why if data.tokenizer_trouble else ""
+        found.append(f"a NullTokenizer replaces tokenizer {plan.model.tokenizer}{reason}")
     for field in ("initial_weights", "continue_from"):
         if getattr(plan.spec, field) is not None:
             found.append(f"{field} is ignored: the twin starts from random weights")
     if plan.layout.etp_size > 1:
-        # gloo rejects the uneven sizes that experts exchange if etp splits them.
+        # gloo rejects the uneven sizes that experts exchange with etp.
         found.append(f"etp {plan.layout.etp_size} runs as etp 1")
     return tuple(found)
 
@@ -122,18 +123,18 @@ def _small_data(plan: Plan, data: TwinData) -> dict[str, Any]:
         return {"mock": True, "sources": None}
     if ENGINES[plan.spec.engine.name].data_format is DataFormat.INDEXED:
         return {"location": plan.data_location}
-    # Directories are named by sample length. The twin reads the start of each sample.
+    # Directory names contain the sample length. The twin reads the start of each sample.
     pairs = zip(data.files, plan.spec.data.sources or (), strict=True)
     return {"sources": [{"prepared": place, "weight": s.weight} for place, s in pairs]}
 
 
 def _precision(plan: Plan) -> Precision:
-    """Return the precision that the engine uses on a CPU."""
+    """Return the precision that the engine uses on CPU."""
     return ENGINES[plan.spec.engine.name].cpu_precision(plan.spec.training.precision)
 
 
 def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data: TwinData) -> Twin:
-    """Make one twin: a small spec, resolved by the same rules as the plan."""
+    """Make one twin: a small spec that is resolved with the same rules as the plan."""
     spec = plan.spec.model_dump(mode="json", by_alias=True)
     spec["model"] = {"dimensions": _small_model(plan, small, data).model_dump(mode="json")}
     spec["initial_weights"] = spec["continue_from"] = None
@@ -152,7 +153,7 @@ def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data:
 
 
 def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
-    """Return a small model whose dimensions have the same relations as the original's."""
+    """Return a small model whose dimensions have the same relations as the original model's."""
     model = plan.model.architecture
     heads, head_dim = 4, 16
     hidden = heads * head_dim
@@ -178,7 +179,7 @@ def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
 
 
 def _small_layers(plan: Plan, small: Layout) -> int:
-    """Return two layers per stage or chunk, minus an embedding or loss that counts as a layer."""
+    """Return two layers per stage or chunk, minus embedding or loss if they count as layers."""
     spec, vp = plan.spec.parallelism, _small_chunks(plan, small)
     counted = spec.embedding_as_layer + spec.loss_as_layer
     if counted and small.pp_size > 1:
@@ -188,7 +189,7 @@ def _small_layers(plan: Plan, small: Layout) -> int:
 
 
 def _small_chunks(plan: Plan, small: Layout) -> int:
-    """Return two chunks per stage if the run has more than one."""
+    """Return two chunks per stage if the run has more than one chunk per stage."""
     return 2 if plan.layout.vp_size > 1 and small.pp_size > 1 else 1
 
 
@@ -207,7 +208,7 @@ def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
 
 
 def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:
-    """Return twenty steps of a small batch that include every phase of the schedule."""
+    """Return twenty steps with a small batch that include every phase of the schedule."""
     training = plan.spec.training
     micro = min(2, plan.batch.micro_batch_size)
     micro_batches = 2 * small.pp_size if plan.batch.micro_batches > 1 else 1
@@ -246,7 +247,7 @@ def _small_parallelism(plan: Plan, small: Layout) -> dict[str, Any]:
         "cp_size": small.cp_size,
         "ep_size": 2 if plan.layout.ep_size > 1 and ranks > 1 else 1,
         "etp_size": 1,
-        # Use the planner's choices for the run, instead of choosing again for the twin.
+        # Use the planner's choices for the run instead of planning again for the twin.
         "sharding": plan.sharding,
         "recompute": plan.recompute,
         "sequence_parallel": plan.sequence_parallel and small.tp_size > 1,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets that the preceding text reveals: variables, options, headers, parameters."""
+"""Detect secrets by the text before them: variables, options, headers, parameters."""
 
 import re
 from base64 import b64decode
@@ -15,7 +15,7 @@ _WORDS = (
     *("connstr", "conn_str", "connectionstring", "connection_string", "_pat", "accessid"),
 )
 _WORD = lazy_pattern("|".join(_WORDS))
-"""A name or header without one of these is not secret; longer words contain one of them."""
+"""A name or header without one of these words is not secret; longer words contain one of them."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _LONGEST_NAME = 64
 _ASSIGNED = lazy_pattern(
@@ -41,13 +41,13 @@ _VALUES = {
     "`": lazy_pattern(r"(?:[^`\\\n]++|\\.)*+"),
     "": lazy_pattern(r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=))*+", re.ASCII),
 }
-"""A value after a quote, or without one: it ends at the quote, a space or the next parameter."""
+"""A value, quoted or not: it extends to the quote, a space or the next parameter."""
 _UNQUOTED = lazy_pattern(
     r"(?:[^\s\"'`<>\\&;,]++|[&;,](?!\s?[\w.-]{1,40}=)|\\(?![\\\"'`\s])"
     r"|(?<![,;&:=\[({\\])[\"'`](?=\w))*+",
     re.ASCII,
 )
-"""A complete password without quotes around it, which may contain quotes and backslashes."""
+"""A complete unquoted password, which may contain quotes and backslashes."""
 _ESCAPED_VALUE = lazy_pattern(r"[^\"'`\\\n]*+")
 _LONGEST_LOOK = 256
 """Characters of a value that are examined to decide if it is a secret."""
@@ -71,7 +71,7 @@ _PARAMETERS = frozenset(
 _PLACEHOLDER = lazy_pattern(
     r"(?:none|null|nil|true|false|unset|undefined|required|missing|invalid|expired|string"
     r"|(?:str|bytes|optional|union)(?:[\[(|].*)?|\*+|x{3,}|\.{3}\w{0,4}"
-    # <token>, [REDACTED], {{ secrets.X }}, %(name)s: words in brackets, not followed by others.
+    # <token>, [REDACTED], {{ secrets.X }}, %(name)s: words in brackets, with no text after them.
     r"|%?[<\[({]+[a-z_ .:$%/\"'-]*[>\])}]*s?"
     # ${name}, $(name), $NAME, $name_of_a_secret
     r"|\$[({]+[a-z_]\w*[)}]*\W{0,2}|\$(?-i:[A-Z_][A-Z0-9_]*)\W{0,2}"
@@ -88,9 +88,9 @@ _BASE64 = lazy_pattern(r"[./]{0,3}[0-9A-Za-z+/]{19,}+={0,2}")
 _LONGEST_WORD = 20
 _HUMP = lazy_pattern(r"[a-z][A-Z]")
 _MOST_HUMPS = 2
-"""A path can have this many changes to a capital, such as `/x/MyRun1`."""
+"""Maximum number of changes from lower to upper case in a path, such as `/x/MyRun1`."""
 _LENGTHS = (40, 44, 88)
-"""AWS keys, and 32 and 64 bytes in base64."""
+"""Lengths of AWS keys, and of 32 and 64 bytes in base64."""
 _SCHEMES = lazy_pattern(
     r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256|sharedkey)\s{1,4}",
     re.IGNORECASE,
@@ -98,7 +98,7 @@ _SCHEMES = lazy_pattern(
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _COOKIE = lazy_pattern(r"[^\s=;,:\"'`\\]{1,256}+=[^\s=]")
 _ESCAPE = lazy_pattern(r"\\(?:[nrtbf]|u[0-9a-f]{4}|x[0-9a-f]{2})")
-"""An escape before a name in escaped text; it ends in letters."""
+"""An escape sequence before a name in escaped text. It ends in letters."""
 _LOGIN = lazy_pattern(r"\blogin(?:\s--?[\w-]{1,40}+){0,3}+\s([0-9a-f]{40})\b")
 _AFTER_BEARER = lazy_pattern(r"\s{1,4}([0-9A-Za-z._~+/=-]{8,})")
 _CURL_USER = lazy_pattern(
@@ -108,9 +108,9 @@ _CURL_USER = lazy_pattern(
 _CURL_OPTIONS = frozenset({"-u", "--user", "-U", "--proxy-user"})
 _NUMBER = lazy_pattern(r"[+-]?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?[kmbt%]?", re.IGNORECASE)
 _SPECIAL_TOKEN = lazy_pattern(r"</?\|?\w[\w /-]{0,40}\|?>", re.ASCII)
-"""An entry of a vocabulary, such as `<|user|>`."""
+"""A vocabulary entry, such as `<|user|>`."""
 _COUNTED = lazy_pattern(r"(?:token|key|id)$", re.IGNORECASE)
-"""Names that can also mean a vocabulary or table entry, whose value is a number."""
+"""Names that can also refer to a vocabulary or table entry, whose value is a number."""
 _SECRET_OPTION = lazy_pattern(
     r"(?:token|secret|pass|pwd|passphrase|credentials?|pat)$", re.IGNORECASE
 )
@@ -121,7 +121,7 @@ Span = tuple[int, int]
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Return True if a value is a secret because of its name."""
+    """Return True if the name shows that a value is a secret."""
     if not value or value.isspace() or _PLACEHOLDER.fullmatch(value[:_LONGEST_LOOK]):
         return False
     if is_vocabulary_value(name, value):
@@ -133,7 +133,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 
 def is_vocabulary_value(name: str, value: object) -> bool:
-    """Return True for `user_token: 32001`: a number or an entry of a vocabulary, not a secret."""
+    """Return True for `user_token: 32001`: a number or a vocabulary entry, not a secret."""
     if _COUNTED.search(name) is None or isinstance(value, bool):
         return False
     text = str(value)
@@ -141,7 +141,7 @@ def is_vocabulary_value(name: str, value: object) -> bool:
 
 
 def is_secret_argument(option: str, value: str) -> bool:
-    """Return True if a word of a command is a secret because of the option before it."""
+    """Return True if the option before a command-line argument shows that it is a secret."""
     if not option.startswith("-") or not value or value.startswith("--"):
         return False
     name = option.lstrip("-")
@@ -180,7 +180,7 @@ def assigned_spans(text: str, low: str, redacted: str) -> Iterator[Span]:
         done = word.end() + len(match["rest"])
         span = _value_span(text, _name_start(low, word), done, match)
         if span is not None:
-            # The value may end in another name, as in `sig=--password VALUE`.
+            # The value may end with another name, as in `sig=--password VALUE`.
             done = max(span[0], span[1] - _LONGEST_NAME)
             yield span
 
@@ -195,7 +195,7 @@ def _name_start(low: str, word: re.Match[str]) -> int:
 
 
 def _value_span(text: str, start: int, end: int, match: re.Match[str]) -> Span | None:
-    """Find the value of a name, if it is a secret."""
+    """Find the value after a name, if it is a secret."""
     written = text[start:end]
     name = written.lstrip("-.")
     begin = match.end()
@@ -211,7 +211,7 @@ def _value_span(text: str, start: int, end: int, match: re.Match[str]) -> Span |
         return None
     is_option = written.startswith("--") and plain not in _PARAMETERS and plain != "auth"
     if not is_option and plain not in _PARAMETERS and plain != "auth" and not is_certain(name):
-        # Most names end in "token" or "key" for other reasons: examine only a few characters.
+        # Most names that end in "token" or "key" are not secrets: examine only a few characters.
         looked = _RANDOM.match(text, begin, begin + _LONGEST_LOOK)
     else:
         looked = pattern.match(text, begin, begin + _LONGEST_LOOK)
@@ -238,7 +238,7 @@ def _is_prose(text: str, end: int, begin: int, value: str) -> bool:
 
 
 def _header_span(text: str, begin: int) -> Span | None:
-    """Find the credential of an Authorization header."""
+    """Find the credential in an Authorization header."""
     scheme = _SCHEMES.match(text, begin)
     start = scheme.end() if scheme else begin
     looked = _VALUES[""].match(text, start, start + _LONGEST_LOOK)
@@ -249,14 +249,14 @@ def _header_span(text: str, begin: int) -> Span | None:
 
 
 def _whole_span(text: str, begin: int, pattern: re.Pattern[str]) -> Span:
-    """Find the end of a value; only for secrets, because the search continues after them."""
+    """Find the end of a secret value. The search continues after it."""
     whole = pattern.match(text, begin)
     last = whole.end() if whole else begin
     return begin, begin + len(text[begin:last].rstrip(_CLOSING))
 
 
 def _cookie_span(text: str, match: re.Match[str]) -> Span | None:
-    """Find the cookies of a header: up to its quote, otherwise up to the end of the line."""
+    """Find the cookies in a header: up to its closing quote, or up to the end of the line."""
     begin = match.end()
     if not _COOKIE.match(text, begin):
         return None
@@ -287,7 +287,7 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Return True for a path; base64 contains slashes, so 1 in 64 keys also starts with one."""
+    """Return True for a path. Base64 contains slashes, so 1 in 64 keys also starts with a slash."""
     head = value[:_LONGEST_LOOK]
     if not head.startswith(_PATH):
         return False

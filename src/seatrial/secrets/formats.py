@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token formats that issuers publish, each with its source; redaction uses them.
+"""Published token formats, each with its source. Redaction uses them.
 
 A shape is literal text with fields: `<ALPHABET:LENGTH>` or `<ALPHABET:LEAST-MOST>`.
 """
@@ -20,11 +20,11 @@ ALPHABETS: Final = {
     "base64": "0-9A-Za-z+/",
     "dotted": "0-9A-Za-z_.~-",
 }
-"""The characters of a field, as in the brackets of a regular expression."""
+"""The characters in a field, as in the brackets of a regular expression."""
 ENOUGH: Final = 20
-"""This many characters of a last field are enough: log lines may cut off a token."""
+"""Number of characters of the last field that are enough for a match: logs may truncate tokens."""
 DISTINCT: Final = 6
-"""A literal of at least this length needs no boundary before it."""
+"""A literal with at least this length needs no boundary before it."""
 
 RUN: Final = 16
 """Most formats contain at least this many consecutive letters, digits, hyphens or underscores."""
@@ -35,9 +35,9 @@ _PARTS = re.compile(r"([^<])|<([a-z0-9]+):(\d+)(?:-\d+)?>")
 _FIELD = re.compile(r"<([a-z0-9]+):(\d+)(?:-(\d+))?>")
 
 _GITLEAKS = "https://github.com/gitleaks/gitleaks/blob/b58d3f1/config/gitleaks.toml#"
-"""Followed by the identifier of the rule."""
+"""Followed by the rule's identifier."""
 _TRUFFLEHOG = "https://github.com/trufflesecurity/trufflehog/tree/3ab759f/pkg/detectors/"
-"""Followed by the directory of the detector."""
+"""Followed by the detector's directory."""
 _DETECT_SECRETS = "https://github.com/Yelp/detect-secrets/tree/5e14193/detect_secrets/plugins/"
 _GITHUB = "https://github.blog/changelog/2021-03-31-authentication-token-format-updates-are-generally-available/"
 _AWS = "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html"
@@ -47,24 +47,24 @@ _PEM = "https://www.rfc-editor.org/rfc/rfc7468"
 
 
 class Format:
-    """One format; its pattern is compiled when its anchor first occurs in a text."""
+    """One format. Its pattern is compiled when its anchor first occurs in a text."""
 
     def __init__(self, issuer: str, shape: str, source: str, *, is_word: bool = False) -> None:
-        """Set the facts; `is_word` means that the prefix also starts ordinary lower-case names."""
+        """Define a format. `is_word` means that ordinary lower-case names may have this prefix."""
         self.issuer = issuer
         self.shape = shape
         self.source = source
         self.is_word = is_word
         literals = [part for part in _FIELD.split(shape)[::4] if part]
         self.anchor = max(literals, key=len).lower()
-        """Its longest literal text, in lower case; every token of this format contains it."""
+        """The longest literal text, in lower case. Every token in this format contains it."""
         self.needs_boundary = len(self.anchor) < DISTINCT
         self.in_run = _RUN_TEXT.fullmatch(self.anchor) is not None
-        """True if the anchor can be a part of a run."""
+        """True if the anchor can be part of a run."""
 
     @cached_property
     def has_run(self) -> bool:
-        """True if every such token has RUN consecutive letters, digits, hyphens or underscores."""
+        """True if every token has RUN consecutive letters, digits, hyphens or underscores."""
         longest = length = 0
         for literal, alphabet, low in _PARTS.findall(self.shape):
             if alphabet in _IN_RUNS:
@@ -86,7 +86,7 @@ class Format:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The shape as a regular expression; the last field matches all following characters."""
+        """The shape as a regular expression. The last field matches all following characters."""
         parts, place = [], 0
         for field in _FIELD.finditer(self.shape):
             parts.append(re.escape(self.shape[place : field.start()]))
@@ -95,7 +95,8 @@ class Format:
             if place == len(self.shape):
                 parts.append(f"[{alphabet}]{{{min(low, ENOUGH)},}}+={{0,3}}")
             else:
-                # Possessive: the text after a field is not of its alphabet, or its length is fixed.
+                # Possessive, because the text after a field is not in the field's alphabet, or the
+                # length is fixed.
                 parts.append(f"[{alphabet}]{{{low},{high or low}}}+")
         parts.append(re.escape(self.shape[place:]))
         # A log may change the case.
@@ -283,4 +284,4 @@ FORMATS: Final = (
         "OpenSSH private key, in base64", "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEU<base64:60>", _PEM
     ),
 )
-"""Every known format. A new one needs a source."""
+"""Every known format. A new format needs a source."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions that are compiled on first use: most commands need few of them."""
+"""Regular expressions that are compiled on first use, because most commands need few of them."""
 
 import re
 from typing import Any, cast
@@ -12,7 +12,7 @@ class _LazyPattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        """Compile, and cache the method, so that the next call finds it directly."""
+        """Compile the pattern, and cache the method, so that the next call finds it directly."""
         found = getattr(re.compile(self._text, self._flags), name)
         setattr(self, name, found)
         return found

@@ -7,7 +7,7 @@ import re
 from seatrial.secrets.lazy_pattern import lazy_pattern
 
 _HINT = lazy_pattern("TOKEN|PASS|PWD|PAT|CRED|KEY|SECRET|CONN|SIGNATURE", re.IGNORECASE)
-"""Every name that matches a pattern below contains one of these; most names contain none."""
+"""Every name that matches a pattern below contains one of these words; most names contain none."""
 _SECRET_NAME = lazy_pattern(
     r"""
       (^|[_.-])(TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)$
@@ -31,7 +31,7 @@ _HARMLESS_NAME = lazy_pattern(
 _REFERENCES = frozenset({"secret", "image_pull_secret"})
 """Spec keys that contain the name of a secret."""
 
-# In training output, a token is usually a part of a text, and a key one of a mapping.
+# In training output, a token is usually part of a text, and a key belongs to a mapping.
 _CERTAIN_NAME = lazy_pattern(
     r"""
       PASSWORD$ | PASSWD$ | PASSPHRASE$ | (^|[_-])PWD$ | (DB|ROOT|SSH|MYSQL)[_-]?PASS$
@@ -55,12 +55,12 @@ _TEXT_TOKEN = lazy_pattern(
 
 
 def has_hint(name: str) -> bool:
-    """Return False if no value of this name can be a secret because of it: a quick check."""
+    """Return False if the name cannot show that its value is a secret. This is a quick check."""
     return _HINT.search(name) is not None
 
 
 def names_secret(name: str) -> bool:
-    """Return True if a variable or key of this name contains a secret, such as `HF_TOKEN`."""
+    """Return True if a variable or key with this name contains a secret, such as `HF_TOKEN`."""
     if not has_hint(name) or name in _REFERENCES or _HARMLESS_NAME.search(name):
         return False
     return _SECRET_NAME.search(name) is not None
@@ -74,10 +74,10 @@ def is_certain(name: str) -> bool:
         return False
     if not name.isupper() or "_" not in name:
         return _CERTAIN_NAME.search(name) is not None
-    # Few environment variables contain a piece of text or the key of a mapping.
+    # Few environment variables contain a text token or a mapping key.
     return names_secret(name)
 
 
 def may_name_secret(name: str) -> bool:
-    """Return True if a value after this name in a log is a secret when it looks random."""
+    """Return True if a random-looking value after this name in a log is a secret."""
     return names_secret(name) and _TEXT_TOKEN.search(name) is None

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detect secrets in a value, and redact them from text, with the same search.
 
-Every pattern has an anchor, a few literal characters. A text without any anchor costs one pass of
-`str.find` per anchor. Patterns are tried only at anchors, so the time is linear.
+Every pattern has an anchor, which is a few literal characters. A text without any anchor costs one
+pass of `str.find` per anchor. Patterns are tried only at anchors, so the time is linear.
 """
 
 import re
@@ -28,12 +28,12 @@ _WITH_RUN = tuple(each for each in FORMATS if each.has_run)
 _OTHERS = tuple(each for each in FORMATS if not each.has_run)
 _LONGEST_WORD = 18
 _SHORTEST = 8
-"""No shorter text can contain a secret together with its context."""
+"""Length of the shortest text that can contain a secret together with its context."""
 _ESCAPE = "\x1b"
 _ANSI = lazy_pattern(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ENCODED = lazy_pattern(r"%(?:25)?(2F|3A|40|3D|2B|3F|26)", re.IGNORECASE)
 _UNICODE = lazy_pattern(r"\\u00(22|26|27|2f|3c|3d|3e)", re.IGNORECASE)
-"""Go escapes & < > in JSON like this; other programs also escape quotes, slashes and =."""
+"""Go escapes & < > like this in JSON; other programs also escape quotes, slashes and =."""
 _ENTITIES = {"&quot;": '"', "&amp;": "&", "&#x27;": "'", "&#39;": "'", "&#34;": '"'}
 _ENTITY = lazy_pattern("|".join(_ENTITIES))
 _BOUNDARY = lazy_pattern(
@@ -41,15 +41,15 @@ _BOUNDARY = lazy_pattern(
     r"|(?:\\x1b|\\u001b|\\033|\\e)\[[0-9;]{0,10}[a-z])$",
     re.IGNORECASE,
 )
-"""An escape sequence before a token; its last letter does not belong to the token."""
+"""An escape sequence before a token. Its last letter does not belong to the token."""
 _LONGEST_ESCAPE = 18
 _MOST_HYPHENS = 4
 _SLASHES, _SLASH = "://", ":/"
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]*$", re.IGNORECASE)
 _PASSWORD = lazy_pattern(
     r"[^\s/@:?#\[\]'\"<>|]*+:(?!\d{1,5}(?:[/?#\s'\"\\]|$))(?!/)"
-    # Passwords must not contain a slash or a quote, but some do. The quote that ends an address is
-    # followed by punctuation.
+    # Passwords must not contain a slash or a quote, but some do. Punctuation follows the quote at
+    # the end of an address.
     r"(?:(?:(?:[^\s/@'\"<>]++|['\"](?=[\w@!$%^*+-]))*+@(?!sha\d{3}:))++"
     r"|(?:[^\s'\"<>]|['\"](?=[\w@!$%^*+-])){1,256}@(?!sha\d{3}:))"
 )
@@ -72,7 +72,7 @@ _TOKEN_SCHEMES = frozenset(
 )
 """Schemes in which a single word before @ may be a token; elsewhere it is a container or a user."""
 _STORE_SCHEMES = frozenset({"s3", "gs", "http", "https"})
-"""Schemes of addresses that may be normalized like a path, which leaves one slash of two."""
+"""Schemes of addresses that may be normalized like a path, which removes one of the two slashes."""
 _PLAIN_USERS = frozenset({"git@", "hg@", "anonymous@"})
 _BEGINS_KEY = lazy_pattern(r"-----begin [a-z0-9 ]{0,40}private key(?: block)?-----")
 _ENDS_KEY = "-----end"
@@ -84,31 +84,31 @@ _WHOLE_KEY_LINE = lazy_pattern(
     r"(?:.{0,60}[\]:|])?\s{0,20}(?=.{0,75}[0-9])(?=.{0,75}[A-Z])(?=.{0,75}[a-z])"
     r"(?:[0-9A-Za-z+/]{64}|[0-9A-Za-z+/]{70}|[0-9A-Za-z+/]{76})"
 )
-"""A line of PEM (64), OpenSSH (70) or MIME (76), even if reading starts in the middle of a key."""
+"""A PEM (64), OpenSSH (70) or MIME (76) line, even if reading starts in the middle of a key."""
 _MOST_KEY_LINES = 120
 _LONGEST_KEY_LINE = 200
 _MORE_KEY_LINES = 16
-"""Lines after a full line that may contain the end of a key, also of other ranks."""
+"""Number of lines after a full line that may contain the end of a key, also from other ranks."""
 HELD = 1 << 14
-"""Characters after a cut that are searched together with the text before it."""
+"""Number of characters after a cut that are searched together with the text before the cut."""
 _CUTS = 8
 """Number of positions to try for a cut."""
 _HEX_KEY = lazy_pattern(r"[0-9a-f]{40}")
 _DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-"""One in 65,536 digests starts like an AWS key, because the case is ignored."""
-# An old Weights & Biases key looks like a commit: the name decides.
+"""One in 65,536 digests starts like an AWS key, because matching ignores case."""
+# An old Weights & Biases key looks like a commit, so the name decides.
 _COMMIT_NAME = lazy_pattern(r"COMMIT|REVISION|SHA|HASH|DIGEST|(^|[_-])REV(ISION)?$", re.IGNORECASE)
 _ADDRESS_NAME = "tracking_uri"
-"""The spec key whose address may have a token in place of the user name."""
+"""The spec key whose address may contain a token in place of the user name."""
 
 _NAMES = ("name", "key")
-"""Keys with the name of a value next to them, as in a pod's environment."""
+"""Keys that contain the name of the value next to them, as in a pod's environment."""
 
 Span = tuple[int, int]
 
 
 def looks_secret(value: object, name: str = "") -> bool:
-    """Return True if a value has the form of a secret; `name` is the name of its key."""
+    """Return True if a value looks like a secret. `name` is the name of its key."""
     if not isinstance(value, str) or _DIGEST.fullmatch(value):
         return False
     if _HEX_KEY.fullmatch(value):
@@ -121,7 +121,7 @@ def looks_secret(value: object, name: str = "") -> bool:
 
 
 def redact(text: str) -> str:
-    """Return the text with every secret replaced; unchanged if there is none."""
+    """Return the text with every secret replaced; unchanged if it contains none."""
     if len(text) < _SHORTEST:
         return text
     plain = _canonical(text)
@@ -134,7 +134,7 @@ def redact(text: str) -> str:
 
 
 def redact_tree(value: Any, name: str = "") -> Any:
-    """Return plain data (JSON, YAML) with every secret replaced, detected by format or name."""
+    """Return plain data (JSON, YAML) with every secret replaced. Detects formats and names."""
     if isinstance(value, (int, float)):
         is_named = has_hint(name) and not isinstance(value, bool)
         return REDACTED if is_named and is_secret_value(name, str(value)) else value
@@ -162,7 +162,7 @@ def name_in(around: Mapping[Any, Any], key: object) -> str:
 
 
 def redact_entry(around: Sequence[Any], place: int, name: str = "") -> Any:
-    """Return an entry of a list without secrets; in a command, the option before it counts."""
+    """Return a list entry without secrets. In a command, the option before the entry matters."""
     value, option = around[place], around[place - 1] if place else None
     if isinstance(value, str) and isinstance(option, str) and option.startswith("-"):
         commands = (each for each in around[:place] if isinstance(each, str))
@@ -172,9 +172,9 @@ def redact_entry(around: Sequence[Any], place: int, name: str = "") -> Any:
 
 
 def redact_beginning(text: str, length: int) -> str:
-    """Return at most the first characters of a text, redacted before cutting.
+    """Return at most the first `length` characters of a text, redacted before truncation.
 
-    Reads only a little more than these, no matter how long the text is.
+    Reads only a little more than these characters, regardless of the length of the text.
     """
     if len(text) <= length + HELD:
         return redact(text)[:length]
@@ -183,7 +183,7 @@ def redact_beginning(text: str, length: int) -> str:
 
 
 def safe_cut(text: str) -> int:
-    """Find a position to cut an incomplete text, so that redacting both parts gives the same.
+    """Find a position to cut an incomplete text, so that redacting both parts has the same result.
 
     Cuts between words if possible, at least HELD characters before the end. Returns 0 if there is
     no such position, for example inside a secret of this length.
@@ -197,7 +197,7 @@ def safe_cut(text: str) -> int:
 
 
 def _cuts(text: str) -> Iterator[int]:
-    """Yield positions to cut, from the last one: a few between words, then others."""
+    """Yield cut positions, from the last one: first a few between words, then others."""
     last = place = max(0, len(text) - HELD)
     for _ in range(_CUTS):
         place = text.rfind(" ", 0, place)
@@ -208,15 +208,15 @@ def _cuts(text: str) -> Iterator[int]:
 
 
 class LineRedactor:
-    """Redacts the lines of one stream; it recognizes private keys, which span several lines."""
+    """Redacts the lines of one stream. It recognizes private keys, which span several lines."""
 
     def __init__(self) -> None:
-        """Start outside of any key."""
+        """Start outside any key."""
         self._key_lines = 0
 
     def __call__(self, line: str, length: int | None = None) -> str:
-        """Return the next line without secrets, or at most its first characters."""
-        # A tail may start inside a key, and the ranks of one stream print theirs at the same time:
+        """Return the next line without secrets, or at most its first `length` characters."""
+        # A tail may start inside a key, and ranks that share a stream print keys at the same time:
         # neither the start nor the end shows which lines belong to a key.
         if len(line) < _LONGEST_KEY_LINE and _WHOLE_KEY_LINE.fullmatch(line.rstrip()):
             self._key_lines = max(self._key_lines - 1, _MORE_KEY_LINES)
@@ -224,7 +224,7 @@ class LineRedactor:
         if self._key_lines:
             self._key_lines -= 1
             if _ENDS_KEY in line.lower():
-                # Other ranks may not have printed all of theirs.
+                # Other ranks may not have printed all lines of their keys.
                 self._key_lines = min(self._key_lines, _MORE_KEY_LINES)
                 return REDACTED
             if _KEY_LINE.fullmatch(line.rstrip()):
@@ -242,7 +242,7 @@ def _is_same(made: Any, given: Any) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """Return the text without colours and without the escapes of JSON and URLs."""
+    """Return the text without colours and without JSON and URL escapes."""
     if _ESCAPE in text:
         text = _ANSI.sub("", text)
     if "\\u00" in text:
@@ -275,7 +275,7 @@ def _spans(text: str) -> list[Span]:
     """Find every secret."""
     low = text.lower()
     if len(low) != len(text):
-        # Some characters are longer in lower case; anchors are ASCII.
+        # Some characters are longer in lower case. Anchors are ASCII.
         low = "".join(char.lower() if char.isascii() else char for char in text)
     found = [span for each in _present(text, low) for span in _token_spans(each, text, low)]
     if _SLASH in low:
@@ -303,7 +303,7 @@ def _is_no_identifier(word: str) -> bool:
 
 
 def _places(text: str, anchor: str) -> Iterator[int]:
-    """Find the occurrences of an anchor; each search starts after the previous one."""
+    """Find the occurrences of an anchor. Each search starts after the previous occurrence."""
     place = text.find(anchor)
     while place >= 0:
         yield place
@@ -311,7 +311,7 @@ def _places(text: str, anchor: str) -> Iterator[int]:
 
 
 def _token_spans(each: Format, text: str, low: str) -> Iterator[Span]:
-    """Find the tokens of one format."""
+    """Find the tokens in one format."""
     done = 0
     for place in _places(low, each.anchor):
         if place < done:
@@ -333,7 +333,7 @@ def _is_boundary(text: str, start: int) -> bool:
     A run of characters that could each start a token is therefore tried only once.
     """
     before = start
-    # Hyphens of an option do not belong to a token; those of `task-sk-...` do.
+    # The hyphens of an option do not belong to a token; the hyphen in `task-sk-...` does.
     while before > 0 and start - before < _MOST_HYPHENS and text[before - 1] in "-_":
         before -= 1
     if before == 0 or not (text[before - 1].isalnum() and text[before - 1].isascii()):
@@ -348,7 +348,7 @@ def _is_random(token: str) -> bool:
 
 
 def _user_spans(text: str) -> Iterator[Span]:
-    """Find users and passwords in addresses."""
+    """Find user names and passwords in addresses."""
     for place in _places(text, _SLASH):
         begin = place + len(_SLASH)
         is_path = not text.startswith("/", begin)
@@ -365,7 +365,7 @@ def _user_spans(text: str) -> Iterator[Span]:
 
 
 def _key_spans(text: str, low: str) -> Iterator[Span]:
-    """Find private keys in PEM; if a key is cut off, the text that looks like a part of it."""
+    """Find private keys in PEM. If a key is truncated, find the text that looks like part of it."""
     done, is_closed = 0, True
     for begin in _BEGINS_KEY.finditer(low):
         if begin.start() < done:

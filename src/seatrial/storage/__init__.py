@@ -2,6 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Store bytes in directories and object stores, and Seatrial's state in files.
 
-Writes are atomic, and creation happens only once. Digests, copies and retries are here too. Entry
-points: `access.store_at`, `location.place_at`, `state_files`.
+Writes are atomic, and a file can be created only once. Also contains digests, copies and retries.
+Entry points: `access.store_at`, `location.place_at`, `state_files`.
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 ALGORITHM = "sha256"
-"""Algorithm of new digests; CPUs have instructions for it."""
+"""Algorithm for new digests; CPUs have instructions for it."""
 
 
 class Hasher(Protocol):
@@ -17,11 +17,11 @@ class Hasher(Protocol):
         """Add bytes."""
 
     def hexdigest(self) -> str:
-        """Return the digest of all bytes so far."""
+        """Return the digest of all bytes added so far."""
 
 
 def hasher_like(digest: str) -> Hasher:
-    """Return a new hasher with the algorithm of a digest; ValueError if it is not supported."""
+    """Return a new hasher with a digest's algorithm. Raises ValueError if it is not supported."""
     name = digest.partition(":")[0]
     if name not in ("sha256", "blake2b", "sha512"):
         raise ValueError(f"the digest algorithm {name!r} is not supported")
@@ -29,7 +29,7 @@ def hasher_like(digest: str) -> Hasher:
 
 
 def new_hasher() -> Hasher:
-    """Return a hasher with the algorithm of new digests."""
+    """Return a hasher with the algorithm for new digests."""
     return hashlib.new(ALGORITHM, usedforsecurity=False)
 
 
@@ -39,15 +39,15 @@ def digest_text(hasher: Hasher, algorithm: str = ALGORITHM) -> str:
 
 
 def matches(hasher: Hasher, digest: str) -> bool:
-    """True if the hashed bytes have that digest."""
+    """True if the hashed bytes have this digest."""
     return hasher.hexdigest() == digest.partition(":")[2]
 
 
 def joined(pieces: Iterable[tuple[int, str]]) -> str:
     """Return the digest of a file that consists of pieces, from their sizes and digests.
 
-    A file that the kernel or an object store assembled then has a digest without being read, and
-    damage can be located by piece.
+    A file that the kernel or an object store assembled thus has a digest without being read, and
+    damage can be traced to a piece.
     """
     hasher = new_hasher()
     for size, digest in pieces:

@@ -17,31 +17,31 @@ from seatrial.storage.writer_claims import is_dead, new_attempt
 
 _BUFFER = 1 << 20
 _UNFINISHED = re.compile(r"\.seatrial-(?P<attempt>[^~]+)~.*", re.DOTALL)
-# How often a directory may vanish before a file is created: another process deletes empty ones.
+# How often a directory may vanish before a file is created: other processes delete empty ones.
 _RACES = 100
 
 
 class LocalStore:
     """Files below a directory on this machine or on a mounted file system.
 
-    Reading follows symbolic links; writing and deleting never follow one out of the root.
+    Reads follow symbolic links; writes and deletions never follow a link out of the root.
     """
 
     def __init__(
         self, root: str | os.PathLike[str], setting: str = "data.location (or --to)"
     ) -> None:
-        """Store files below a directory, which is created with the first of them.
+        """Store files below a directory, which is created with the first file.
 
-        `setting` is the setting for this directory; error messages about a full disk name it.
+        `setting` is the setting for this directory. Error messages about a full disk contain it.
         """
         self._explained = _Explain(setting)
         self.address = os.path.abspath(root)
         self._root = os.path.realpath(root)
 
     def read(self, path: str) -> bytes:
-        """Read a small file; raise FileNotFoundError if it does not exist."""
+        """Read a small file. Raises FileNotFoundError if it does not exist."""
         place = self._place(path)
-        explained = self._explained(place, FileNotFoundError, fix="Check that it is readable")
+        explained = self._explained(place, FileNotFoundError, fix="Check that the file is readable")
         with explained, open_regular(place) as stream:
             return stream.read()
 
@@ -56,7 +56,7 @@ class LocalStore:
         return StoreWriter(_FileSink(self._place_to_write(path), self._explained))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create a small file atomically; False, without a change, if it already exists."""
+        """Create a small file atomically. Return False, without a change, if it already exists."""
         place = self._place_to_write(path)
         if os.path.lexists(place):
             return False
@@ -81,7 +81,7 @@ class LocalStore:
         return iter(sorted(found, key=lambda file: file.path))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, and directories that become empty; missing files are not an error."""
+        """Delete files, and directories that become empty. Missing files are not an error."""
         emptied = set()
         for path in paths:
             place = self._place_to_write(path)
@@ -99,9 +99,9 @@ class LocalStore:
                 sync_directory(directory)
 
     def sweep(self, below: str = "", everything: bool = False) -> None:
-        """Delete unfinished files of killed writers below a path."""
+        """Delete unfinished files from killed writers below a path."""
         paths = []
-        # The root may contain other directories; those of Seatrial are swept by name.
+        # The root may contain other directories, so sweep only Seatrial's, by name.
         for entry in self._entries(below, deep=bool(below)):
             match = _UNFINISHED.fullmatch(entry.name)
             if match and (everything or is_dead(match["attempt"])):
@@ -116,12 +116,12 @@ class LocalStore:
         return Path(self._root, *path_parts(path, self.address))
 
     def _place_to_write(self, path: str) -> Path:
-        """Resolve a path; raise UnsafePathError if a link leads out of the root."""
+        """Resolve a path. Raises UnsafePathError if a link points outside the root."""
         place = self._place(path)
         if not Path(os.path.realpath(place.parent)).is_relative_to(self._root):
             raise UnsafePathError(
-                f"{path!r} leads out of {self.address} through a symbolic link. "
-                "Remove the link, or prepare the data into an empty directory."
+                f"{path!r} points outside {self.address} through a symbolic link. "
+                "Remove the link, or prepare the data in an empty directory."
             )
         return place
 
@@ -129,7 +129,7 @@ class LocalStore:
         return entry.path[len(os.path.join(self._root, "")) :]
 
     def _entries(self, below: str, *, deep: bool) -> Iterator[os.DirEntry[str]]:
-        """Yield every file below a path; does not follow links to directories."""
+        """Yield every file below a path. Does not follow links to directories."""
         start = os.path.join(self._root, *path_parts(below, self.address)) if below else self._root
         waiting = [start]
         while waiting:
@@ -143,9 +143,9 @@ class LocalStore:
             except PermissionError as error:
                 if directory == start:
                     raise StoreError(
-                        f"{start}: {error.strerror}. Check that it is readable."
+                        f"{start}: {error.strerror}. Check that the directory is readable."
                     ) from error
-                # A foreign directory, such as lost+found: Seatrial's own are readable.
+                # A foreign directory, such as lost+found: Seatrial's own directories are readable.
                 continue
             if deep:
                 waiting += [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
@@ -194,12 +194,12 @@ class _FileSink(Sink):
             return self._stream.write(data)
 
     def fileno(self) -> int:
-        """Return the file descriptor, after flushing."""
+        """Flush and return the file descriptor."""
         self._stream.flush()
         return self._stream.fileno()
 
     def commit(self) -> None:
-        """Rename the file; its content is on disk before the new name."""
+        """Rename the file. Its content is on disk before the new name."""
         with self._explained(self._place, FileExistsError):
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -215,21 +215,21 @@ class _FileSink(Sink):
 
 
 _KEPT = "rerun the same command: finished work is kept"
-_ANEW = "and start from scratch there"
+_ANEW = "and start from scratch"
 _FIXES = {
     errno.ENOSPC: f"Free some space and {_KEPT}. Or set {{setting}} to a larger disk {_ANEW}",
-    errno.EDQUOT: f"Free some quota and {_KEPT}. Or set {{setting}} to a place with a "
+    errno.EDQUOT: f"Free some quota and {_KEPT}. Or set {{setting}} to a location with a "
     f"larger quota {_ANEW}",
     errno.EFBIG: f"Set {{setting}} to a file system that supports larger files {_ANEW}",
     errno.EROFS: "Set {setting} to a writable directory",
-    errno.ENOTDIR: "A part of this path is a file. Set {setting} to a directory, or a new one",
-    errno.EEXIST: "A part of this path is a file. Set {setting} to a directory, or a new one",
-    errno.EIO: f"The disk or its connection failed. Check it and {_KEPT}",
+    errno.ENOTDIR: "Part of this path is a file. Set {setting} to an existing or new directory",
+    errno.EEXIST: "Part of this path is a file. Set {setting} to an existing or new directory",
+    errno.EIO: f"The disk or its connection failed. Check the disk and {_KEPT}",
 }
 
 
 class _Explain:
-    """Turns errors of the operating system into errors with a fix."""
+    """Converts operating system errors to errors with a fix."""
 
     def __init__(self, setting: str) -> None:
         self._setting = setting

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The location of a run's checkpoints: a directory, or a prefix in an object store.
 
-Built on the stores of data preparation. It adds listing directories without their files, because a
-checkpoint may have 100,000 of them, replacing a file atomically, and iterating over file names.
+Built on the stores for data preparation. In addition, a location lists directories without their
+files, because a checkpoint may have 100,000 files, replaces a file atomically, and iterates over
+file names.
 """
 
 import os
@@ -23,7 +24,7 @@ class Location(Protocol):
     address: str
     """A path, or an address with a scheme."""
     store: Store
-    """The files below it."""
+    """The files below the root."""
 
     def directories(self) -> list[str]:
         """Return the names of the top-level directories, sorted."""
@@ -41,7 +42,7 @@ class Location(Protocol):
         """Replace a small file atomically: a reader sees the old or the new content."""
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file; raise FileNotFoundError if it does not exist."""
+        """Open a file. Raises FileNotFoundError if it does not exist."""
 
 
 class LocalPlace:
@@ -61,7 +62,7 @@ class LocalPlace:
             return []
         except OSError as error:
             raise StoreError(
-                f"{self.address}: {error.strerror}. Check that it is a readable directory."
+                f"{self.address}: {error.strerror}. Check that this path is a readable directory."
             ) from error
 
     def names(self, directory: str) -> Iterator[str]:
@@ -74,7 +75,8 @@ class LocalPlace:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(f"{place}: {error.strerror}. Check that it is readable.") from error
+            fix = "Check that the directory is readable."
+            raise StoreError(f"{place}: {error.strerror}. {fix}") from error
 
     def size(self, path: str) -> int | None:
         """Return the size of a file in bytes; None if it does not exist."""
@@ -96,7 +98,7 @@ class LocalPlace:
             stream.write(data)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file; raise FileNotFoundError if it does not exist."""
+        """Open a file. Raises FileNotFoundError if it does not exist."""
         return Path(self.address, path).open("rb")
 
 
@@ -139,7 +141,7 @@ class ObjectPlace:
             stream.write(data)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file; raise FileNotFoundError if it does not exist."""
+        """Open a file. Raises FileNotFoundError if it does not exist."""
         return self.store.open_reader(path)
 
     def _entries(self, directory: str) -> list[dict[str, object]]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read an object in ranges, and request a range again if it was cut short."""
+"""Read an object in ranges, and request a range again if it was truncated."""
 
 import io
 from collections.abc import Buffer, Callable
@@ -11,7 +11,7 @@ from seatrial.storage.providers import ObjectFiles
 from seatrial.storage.retries import CutShortError
 
 RANGE = 8 << 20
-"""Bytes per request; a stream that is read sequentially holds two such ranges."""
+"""Bytes per request; a stream that is read sequentially keeps two such ranges in memory."""
 
 
 class RangeReader(io.RawIOBase):
@@ -30,8 +30,8 @@ class RangeReader(io.RawIOBase):
             fetch: Returns the bytes between two offsets; the end is exclusive.
             size: Size of the file in bytes.
             start: First offset to read.
-            verify: Called after the last range, and on close if more ranges followed; raises an
-                error if the file is no longer the one that was opened.
+            verify: Called after the last range, and on close if more ranges followed. Raises an
+                error if the file has changed since it was opened.
         """
         self._fetch = fetch
         self._size = size
@@ -53,7 +53,7 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Continue at another offset; sends no request."""
+        """Continue at a different offset. Sends no request."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"negative seek position {base + offset}")
@@ -75,7 +75,7 @@ class RangeReader(io.RawIOBase):
         return count
 
     def _next(self, follows: bool) -> tuple[int, memoryview]:
-        """Fetch the range at the position; prefetch the next one if reading is sequential."""
+        """Fetch the range at the position. Prefetch the next range if reads are sequential."""
         begin = self._position
         end = min(begin + RANGE, self._size)
         self._unverified = True

@@ -22,7 +22,7 @@ _ATTEMPT = re.compile(r"[0-9a-f]{8}-\d+-\d+-\d+")
 
 
 class ObjectStore:
-    """Objects below one prefix of a bucket or container."""
+    """Objects below one prefix in a bucket or container."""
 
     def __init__(self, address: str, patience: RetryPolicy = PATIENCE) -> None:
         """Store objects below an address such as `s3://BUCKET/PATH`."""
@@ -30,13 +30,13 @@ class ObjectStore:
         self._place = object_files(address, patience)
 
     def read(self, path: str) -> bytes:
-        """Read a small file; raise FileNotFoundError if it does not exist."""
+        """Read a small file. Raises FileNotFoundError if it does not exist."""
         full = self._full(path)
         data: bytes = self._place.call(path, lambda: self._place.files.cat_file(full))
         return data
 
     def open_reader(self, path: str, start: int = 0) -> BinaryIO:
-        """Open a stream at an offset; resumes broken connections at the same byte."""
+        """Open a stream at an offset. Resumes broken connections at the same byte."""
         self._full(path)
         size = int(self._place.info(path)["size"])
         return open_range_reader(self._place, path, size, start)
@@ -47,10 +47,10 @@ class ObjectStore:
         return StoreWriter(upload(self._place, path))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create a small file atomically; False, without a change, if it already exists.
+        """Create a small file atomically. Return False, without a change, if it already exists.
 
         The upload is conditional, so the store accepts only one of two creators. If a response is
-        lost, the upload is sent again and then finds its own file. The content type therefore has
+        lost, the upload is sent again and then finds its own file. Therefore the content type has
         a parameter that identifies the creator.
         """
         full = self._full(path)
@@ -76,7 +76,7 @@ class ObjectStore:
         return True
 
     def list(self, below: str = "", *, deep: bool = True) -> Iterator[StoredFile]:
-        """List all files below a path, sorted by path; unfinished uploads are not visible."""
+        """List all files below a path, sorted by path. Unfinished uploads are not visible."""
         start = self._full(below) if below else self._place.root
         found = self._place.call(below, lambda: _found(self._place.files, start))
         cut = len(self._place.root) + 1
@@ -87,7 +87,7 @@ class ObjectStore:
         return iter(sorted(files, key=lambda file: file.path))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; missing files are not an error."""
+        """Delete files. Missing files are not an error."""
         checked = [(path, self._full(path)) for path in paths]
 
         def remove(one: tuple[str, str]) -> None:
@@ -105,7 +105,7 @@ class ObjectStore:
     def sweep(self, below: str = "", everything: bool = False) -> None:
         """Abort S3 uploads that killed writers left below a path.
 
-        Other stores delete theirs after a week and do not list them.
+        Other stores delete unfinished uploads after a week and do not list them.
         """
         start = self._full(below) if below else self._place.root
         if self._place.kind is not S3:
@@ -117,7 +117,7 @@ class ObjectStore:
                 self._s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=name)
 
     def _uploads(self, bucket: str, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield key and ID of unfinished uploads to S3."""
+        """Yield the key and ID of each unfinished upload to S3."""
         more: dict[str, str] = {}
         while True:
             page = self._s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
@@ -138,7 +138,7 @@ class ObjectStore:
         try:
             return self._place.call("", once)
         except FileNotFoundError:
-            # Another process has ended it in the meantime.
+            # Another process has completed or aborted the upload in the meantime.
             return {}
 
     def _full(self, path: str) -> str:
@@ -156,7 +156,7 @@ def _found(files: Any, start: str) -> dict[str, dict[str, Any]]:
 
 
 def _content_type(info: dict[str, Any]) -> str:
-    """Return the content type of a file under the name that its store uses."""
+    """Return a file's content type, from the key that its store uses."""
     settings = info.get("content_settings") or {}
     return str(
         info.get("ContentType") or info.get("contentType") or settings.get("content_type") or ""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The object stores through fsspec: their differences, and the meaning of their errors.
+"""The object stores behind fsspec: their differences, and the meaning of their errors.
 
-Credentials come only from each library's own chain (environment, profile, workload identity): no
-address, argument or file of Seatrial contains one.
+Credentials come only from each library's own chain (environment, profile, workload identity).
+Seatrial's addresses, arguments and files never contain credentials.
 """
 
 import importlib
@@ -23,7 +23,7 @@ class StoreKind:
     """One kind of object store."""
 
     name: str
-    """Common name."""
+    """The name in messages."""
     package: str
     """The module with its file system."""
     file_system: str
@@ -31,7 +31,7 @@ class StoreKind:
     version: str
     """Key in a file's metadata that changes with its content."""
     credentials: str
-    """Where its library looks for credentials; part of error messages."""
+    """Where its library looks for credentials; shown in error messages."""
     content_type: Callable[[str], dict[str, Any]]
     """Returns the upload option that sets the content type."""
 
@@ -55,7 +55,7 @@ AZURE = StoreKind(
 )
 _GOOGLE = StoreKind(
     "Google Storage",
-    # The default class queries a second service over gRPC for the kind of each bucket.
+    # The default class queries a second service over gRPC for the type of each bucket.
     "gcsfs.core",
     "GCSFileSystem",
     "generation",
@@ -80,7 +80,7 @@ _NO_CREDENTIALS = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectFiles:
-    """A location in an object store; retries calls if that can help, and explains errors."""
+    """A location in an object store. Retries calls after transient errors, and explains errors."""
 
     kind: StoreKind
     address: str
@@ -88,12 +88,12 @@ class ObjectFiles:
     root: str
     """The location as the file system names it: the bucket and the key prefix."""
     files: Any
-    """The file system of fsspec."""
+    """The fsspec file system."""
     patience: RetryPolicy
-    """Retry policy of calls."""
+    """Retry policy for calls."""
 
     def call[T](self, path: str, action: Callable[[], T]) -> T:
-        """Run an action on a file; FileNotFoundError and FileExistsError pass through.
+        """Run an action on a file. FileNotFoundError and FileExistsError pass through.
 
         Any other error becomes a StoreError with a fix.
         """
@@ -111,7 +111,7 @@ class ObjectFiles:
         return found
 
     def version(self, info: dict[str, Any]) -> str:
-        """Return the version of a file; strips the quotes, which only some responses have."""
+        """Return the version of a file, without the quotes that only some responses have."""
         return str(info.get(self.kind.version) or "").strip('"')
 
     def full(self, path: str) -> str:
@@ -126,9 +126,9 @@ class ObjectFiles:
         if no_credentials or no_account or status == 401:
             fix = f"{self.kind.name} needs credentials: {self.kind.credentials}."
         elif status == 403 or isinstance(error, PermissionError):
-            fix = f"Check that these credentials have the permission: {self.kind.credentials}."
+            fix = f"Check that these credentials have permission: {self.kind.credentials}."
         else:
-            fix = "Check the address and the store's settings."
+            fix = "Check the address and the settings of the object store."
         return StoreError(f"{where}: {self.kind.name} returned {described(error)}. {fix}")
 
 
@@ -141,15 +141,15 @@ def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading {named(address)} needs the data extra ({error.name} is not installed). "
-            "Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            "Install the extra with: pip install '.[data]' in a checkout of Seatrial.",
             extra="data",
         ) from error
     for name in ("azure", "gcsfs", "s3fs"):
-        # Seatrial handles their errors; without a handler Python would also print tracebacks.
+        # Seatrial handles these errors; without a handler, Python would also print tracebacks.
         logging.getLogger(name).addHandler(_SILENT)
     options = {"use_listings_cache": False, **file_system._get_kwargs_from_urls(address)}
     if kind is _GOOGLE and os.environ.get("STORAGE_EMULATOR_HOST"):
-        # Like Google's own libraries: an emulator has no accounts.
+        # As in Google's own libraries: an emulator has no accounts.
         options |= {"token": "anon"}
     root = str(file_system._strip_protocol(address)).rstrip("/")
     place = ObjectFiles(kind, address, root, None, patience)

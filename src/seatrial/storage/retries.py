@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Retry transient failures of a store or the Hub, for a limited time.
+"""Retry transient failures of an object store or the Hub, for a limited time.
 
-The status of the response decides if an error is transient, or the type of the error if there was
-no complete response. Types are matched by name, so that no store's library has to be imported to
-examine an error of another.
+The HTTP status decides if an error is transient, or the type of the error if there was no complete
+response. Types are matched by name, so that examining an error does not require importing the
+libraries of all stores.
 """
 
 import random
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from seatrial.storage.store import BusyStoreError, StoreError
 
 _PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-# A broken, refused or unresponsive connection in each library.
+# Errors for a broken, refused or unresponsive connection in each library.
 _CUT = {
     ("aiohttp", "ClientConnectionError"),
     ("aiohttp", "ClientPayloadError"),
@@ -45,14 +45,14 @@ class RetryPolicy:
     """How often and how long to retry."""
 
     tries: int = 6
-    """Attempts per call, including the first."""
+    """Number of attempts per call, including the first."""
     first_wait: float = 1.0
     """Seconds before the second attempt; doubles with each further attempt."""
     longest_wait: float = 60.0
-    """Longest wait in seconds, unless the response asks for more."""
+    """Longest wait in seconds, unless the response requests a longer one."""
 
     def call[T](self, what: str, action: Callable[[], T]) -> T:
-        """Run an action; raise BusyStoreError after `tries` transient failures."""
+        """Run an action. Raises BusyStoreError after `tries` transient failures."""
         began = time.monotonic()
         for count in range(1, self.tries + 1):
             try:
@@ -66,9 +66,9 @@ class RetryPolicy:
         raise AssertionError
 
     def wait(self, failures: int, error: BaseException) -> None:
-        """Wait before the next attempt, longer with each failure, at least as the response asks."""
+        """Wait before the next attempt: longer after each failure, and as the response requests."""
         wait = min(self.first_wait * 2 ** (failures - 1), self.longest_wait)
-        # Add jitter, so that many rejected workers do not all return at the same time.
+        # Add jitter, so that many rejected workers do not retry at the same time.
         wait *= random.uniform(0.5, 1.0)  # noqa: S311
         time.sleep(max(wait, min(_hint(error), _LONGEST_HINT)))
 
@@ -81,15 +81,15 @@ def gave_up(what: str, tries: int, seconds: float, error: BaseException) -> Busy
     """Return the error after the last attempt."""
     return BusyStoreError(
         f"{what}: all {tries} attempts in {seconds:.0f} s failed; the last error: "
-        f"{described(error)}. Rerun the same command later: finished work is kept, and it "
-        "continues from there."
+        f"{described(error)}. Rerun the same command later: it keeps finished work and continues "
+        "from there."
     )
 
 
 def described(error: BaseException) -> str:
     """Describe an error briefly, with its status if it has one."""
     status = status_of(error)
-    # The query of a signed URL is a secret, and libraries put URLs into their errors.
+    # The query in a signed URL is a secret, and libraries include URLs in their errors.
     text = re.sub(r"\?[^\s'\"]+", "?...", " ".join(str(error).split()))[:200]
     text = text.rstrip(".! ") or type(error).__name__
     if status is None or (str(status) in text and text != str(status)):
@@ -102,7 +102,7 @@ def passes(error: BaseException) -> bool:
     if isinstance(error, FileNotFoundError | FileExistsError | PermissionError | StoreError):
         return False
     for cause in chain(error):
-        # A truncated response also has a status: that of success or, with aiohttp, 400.
+        # A truncated response also has a status: success or, with aiohttp, 400.
         if is_a(cause, _CUT):
             return True
         if (status := _own_status(cause)) is not None:
@@ -111,7 +111,7 @@ def passes(error: BaseException) -> bool:
 
 
 def is_a(error: BaseException, kinds: set[tuple[str, str]]) -> bool:
-    """True if an error has one of the types, each a top-level package and a class name."""
+    """True if an error has one of the types. A type is a top-level package and a class name."""
     return any(
         (kind.__module__.partition(".")[0], kind.__name__) in kinds for kind in type(error).__mro__
     )
@@ -126,7 +126,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an error of any library, or None."""
+    """Return the HTTP status of an error from any library; None if it has no status."""
     return next((s for s in map(_own_status, chain(error)) if s is not None), None)
 
 
@@ -146,7 +146,7 @@ def _own_status(error: BaseException) -> int | None:
 
 
 def _hint(error: BaseException) -> float:
-    """Return the seconds that the response asks to wait; 0 if not specified."""
+    """Return the wait in seconds that the response requests; 0 if not specified."""
     for cause in chain(error):
         response = getattr(cause, "response", None)
         if isinstance(response, dict):

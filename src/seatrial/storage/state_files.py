@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only reader and writer of files that contain Seatrial's state.
 
-A state file can be damaged: truncated by a power loss, edited, restored from elsewhere, replaced by
-a directory or a pipe. Reading never blocks, never uses more memory than `MOST_BYTES`, and raises
-`DamagedError` in all these cases. Writing flushes the content to disk before the rename: after a
-power loss, the file is the old or the new one.
+A state file can be damaged: truncated by a power loss, edited, restored from a different location,
+or replaced with a directory or a pipe. Reading never blocks, never uses more memory than
+`MOST_BYTES`, and raises `DamagedError` in all these cases. Writing flushes the content to disk
+before the rename: after a power loss, the file is the old or the new one.
 """
 
 import errno
@@ -27,9 +27,9 @@ from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
 from seatrial.secrets.redaction import redact_tree
 
 MOST_BYTES = 64 * 2**20
-"""State files are much smaller: the largest, the plan of a run, has a few kilobytes."""
+"""Size limit. State files are much smaller: the largest, a run's plan, has a few kilobytes."""
 MOST_NESTED = 100
-"""Deepest nesting of JSON. Python's encoder, which digests use, fails near 1,000."""
+"""Maximum nesting depth of JSON. Python's encoder, which digests use, fails near 1,000."""
 FILE_MODE = 0o600
 """State contains host names, paths and environment variables: only the owner may read it."""
 DIRECTORY_MODE = 0o700
@@ -43,39 +43,42 @@ _KINDS = {
 _UNSUPPORTED = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _BUFFER = 2**20
 _MOST_DIGITS = 20
-"""Digits and sign of the largest 64-bit integer."""
+"""Length of the largest 64-bit integer: its digits and its sign."""
 _LONGEST_STEM = 120
-"""Characters of a file name to repeat in its temporary name; file systems allow 255 bytes."""
+"""Characters of a file name that its temporary name repeats; file systems allow 255 bytes."""
 
 
 class DamagedError(ValueError):
-    """State is unusable; the message gives the reason, as the end of a sentence."""
+    """State is unusable. The message is the reason, as the end of a sentence."""
 
 
 # ------------------------------------------------------------------------------------ reading
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file for reading without blocking; raises OSError if it is not a regular file."""
+    """Open a file for reading without blocking. Raises OSError if it is not a regular file."""
     return BufferedReader(FileIO(open_descriptor(path, os.O_RDONLY)), _BUFFER)
 
 
 def open_append(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a log or lock file for appending, unbuffered and private to its owner; never blocks."""
+    """Open a log or lock file for appending, unbuffered and private to its owner. Never blocks."""
     return os.fdopen(open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab", buffering=0)
 
 
 def read_state(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """Read a whole state file; raises FileNotFoundError if it is missing, else DamagedError."""
+    """Read a whole state file.
+
+    Raises FileNotFoundError if it is missing, and DamagedError if it cannot be used.
+    """
     try:
         with open_regular(path) as stream:
-            # Check the size first: a read of `most` bytes would always allocate all of them.
+            # Check the size first: a read of `most` bytes always allocates that much memory.
             size = os.fstat(stream.fileno()).st_size
             data = stream.read(min(size, most) + 1)
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
-        # A parent is a file: report the file as missing; writing to it reports the cause.
+        # A parent is a file: report the state file as missing; a write reports the cause.
         raise FileNotFoundError(error.errno, error.strerror, error.filename) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -86,12 +89,15 @@ def read_state(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Any:
-    """Read a JSON state file; raises FileNotFoundError if it is missing, else DamagedError."""
+    """Read a JSON state file.
+
+    Raises FileNotFoundError if it is missing, and DamagedError if it cannot be used.
+    """
     return parse_json(read_state(path, most))
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse JSON from a source that may be damaged or hostile; raises DamagedError.
+    """Parse JSON from a source that may be damaged or hostile. Raises DamagedError.
 
     Rejects values that would fail later: non-finite numbers, deep nesting, and text that cannot be
     printed (half of a surrogate pair) or be part of a path (NUL).
@@ -113,9 +119,9 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def decode[T](kind: type[T], value: Any) -> T:
-    """Create a dataclass from parsed JSON and check the field types; raises DamagedError.
+    """Create a dataclass from parsed JSON and check the field types. Raises DamagedError.
 
-    Ignores unknown fields: a newer Seatrial may write more.
+    Ignores unknown fields: a newer version of Seatrial may write more fields.
     """
     if not isinstance(value, dict):
         raise DamagedError(f"it contains {_shown(value)} instead of an object")
@@ -129,7 +135,7 @@ def decode[T](kind: type[T], value: Any) -> T:
 
 
 def _decoded(kind: Any, value: Any, name: str) -> Any:
-    """Convert a value to its type; supports only the types that state uses."""
+    """Convert a value to its type. Supports only the types that state uses."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType and type(None) in inner:
         other = next(one for one in inner if one is not type(None))
@@ -172,7 +178,7 @@ def _finite(text: str) -> float:
 
 
 def _small(text: str) -> int:
-    """Parse an integer that fits 64 bits; Python refuses to convert thousands of digits."""
+    """Parse an integer that fits in 64 bits; Python refuses to convert thousands of digits."""
     if len(text) > _MOST_DIGITS or not -(2**63) <= int(text) < 2**63:
         raise DamagedError(f"it contains {text[:20]}..., which is too large for a number")
     return int(text)
@@ -203,15 +209,15 @@ def _refuse_text(text: str) -> None:
     if text.isascii() and "\0" not in text:
         return
     if "\0" in text:
-        raise DamagedError("a text in it contains a NUL character")
+        raise DamagedError("a string in it contains a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DamagedError("a text in it contains half of a surrogate pair") from None
+        raise DamagedError("a string in it contains half of a surrogate pair") from None
 
 
 def open_descriptor(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file without blocking; raises OSError if it is not a regular file."""
+    """Open a file without blocking. Raises OSError if it is not a regular file."""
     # Without O_NONBLOCK, opening a pipe would block forever.
     flags |= os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     number = os.open(path, flags, FILE_MODE)
@@ -227,22 +233,22 @@ def open_descriptor(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def write_state(path: Path, data: str | bytes, *, durable: bool = True) -> None:
-    """Replace a state file atomically, private to its owner; creates its directory if needed.
+    """Replace a state file atomically, private to its owner. Creates its directory if needed.
 
-    With `durable=False` it does not wait for the disk, for state that a reboot makes useless.
+    With `durable=False`, it does not wait for the disk: use it for state that a reboot invalidates.
     """
     make_directory(path.parent)
     _write(path, data, os.replace, FILE_MODE, durable=durable)
 
 
 def create_state(path: Path, data: str | bytes) -> None:
-    """Create a state file atomically; raises FileExistsError if it exists: one creator wins."""
+    """Create a state file atomically. Raises FileExistsError if it exists: one creator wins."""
     make_directory(path.parent)
     _write(path, data, link_once, FILE_MODE)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file of the user atomically; keeps its permissions."""
+    """Replace a user's file atomically. Keeps its permissions."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -251,7 +257,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
-    """Create a directory and its missing parents; by default private to the owner."""
+    """Create a directory and its missing parents, by default private to the owner."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -269,26 +275,26 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
 
 
 def link_once(hidden: Path, path: Path) -> None:
-    """Rename a file; raises FileExistsError if the name exists: exactly one process wins."""
+    """Rename a file. Raises FileExistsError if the name exists: exactly one process wins."""
     try:
         # A link fails if the name exists; a rename would replace the file.
         os.link(hidden, path)
     except OSError as error:
         if error.errno not in (errno.EPERM, *_UNSUPPORTED):
             raise
-        # No hard links: FAT, SMB shares such as Azure Files, most FUSE file systems. Reserve the
-        # name with an empty file, which only one process can create, and then replace that file.
-        # A kill in between leaves the empty file, which readers treat as damaged.
+        # The file system has no hard links: FAT, SMB shares such as Azure Files, most FUSE file
+        # systems. Reserve the name with an empty file, which only one process can create, and then
+        # replace that file. A kill in between leaves an empty file, which readers treat as damaged.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         os.replace(hidden, path)
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush the entries of a directory to disk, if its file system supports that."""
+    """Flush a directory's entries to disk, if its file system supports this."""
     try:
         number = os.open(directory, os.O_RDONLY)
     except (FileNotFoundError, PermissionError):
-        # Deleted because it was empty, or writable but not readable.
+        # The directory was deleted because it was empty, or it is writable but not readable.
         return
     try:
         os.fsync(number)
@@ -321,7 +327,7 @@ def _write(
             stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             if mode is not None:
-                # Independent of the umask; shares without permissions reject it.
+                # Set the mode independently of the umask; shares without permissions reject it.
                 with suppress(OSError):
                     os.fchmod(stream.fileno(), mode)
             if durable:

@@ -14,7 +14,7 @@ from seatrial.storage.retries import RetryPolicy
 from seatrial.storage.writer import Sink
 
 BLOCK = 8 << 20
-"""Initial size of a part in bytes."""
+"""Initial part size in bytes."""
 _SHARE = 1000
 """A part has at least 1/1000 of the bytes before it, so S3's limit of 10,000 parts allows 5 TB."""
 
@@ -33,7 +33,7 @@ class _FileSink(Sink):
     """An upload through an fsspec file, whose library retries requests itself."""
 
     def __init__(self, place: ObjectFiles, path: str) -> None:
-        # Retrying a whole step would add its last part twice.
+        # Retrying a whole call would add its last part twice.
         self._place = replace(place, patience=RetryPolicy(tries=1))
         self._path = path
         self._written = 0
@@ -60,7 +60,7 @@ class _FileSink(Sink):
         try:
             self._place.call(self._path, file.discard)
         finally:
-            # Closing would complete the upload: make fsspec treat the file as closed.
+            # Closing would complete the upload, so make fsspec treat the file as closed.
             file.closed = True
             file.buffer = None
 
@@ -68,8 +68,9 @@ class _FileSink(Sink):
 class _AzureSink(Sink):
     """An upload to Azure in blocks with unique names, which are safe to send again.
 
-    An adlfs file does not work: Azure's library does not retry after a 429, and adlfs adds its last
-    blocks twice on a retry. Azure deletes uncommitted blocks after a week, and they are invisible.
+    An adlfs file does not work: Azure's library does not retry after a 429, and on a retry, adlfs
+    adds its last blocks twice. Uncommitted blocks are invisible, and Azure deletes them after a
+    week.
     """
 
     def __init__(self, place: ObjectFiles, path: str) -> None:

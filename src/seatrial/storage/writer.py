@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A stream to a new file of a store: the complete file appears on close, or none."""
+"""A stream to a new file in a store: either the complete file appears on close, or no file."""
 
 import io
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ class Sink(ABC):
         """Write all bytes."""
 
     def fileno(self) -> int:
-        """Return the file descriptor, so that the kernel can copy into it; an error if none."""
+        """Return the file descriptor for kernel copies. Raises UnsupportedOperation if none."""
         raise io.UnsupportedOperation("fileno")
 
     @abstractmethod
@@ -45,9 +45,9 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
         return True
 
     def write(self, data: Buffer) -> int:
-        """Write all bytes; an error ends the stream and leaves no file."""
+        """Write all bytes. An error aborts the stream and leaves no file."""
         if self._sink is None:
-            raise ValueError("write to a closed stream")
+            raise ValueError("cannot write to a closed stream")
         try:
             count = self._sink.write(data)
         except BaseException:
@@ -57,17 +57,17 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
         return count
 
     def fileno(self) -> int:
-        """Return the file descriptor, so that the kernel can copy into it; an error if none."""
+        """Return the file descriptor for kernel copies. Raises UnsupportedOperation if none."""
         if self._sink is None:
             raise ValueError("the stream is closed")
         return self._sink.fileno()
 
     def tell(self) -> int:
-        """Return the bytes written so far, without those that the kernel copied."""
+        """Return the number of bytes written, without bytes that the kernel copied."""
         return self._written
 
     def close(self) -> None:
-        """Make the file visible; does nothing if the stream has already ended."""
+        """Make the file visible. Does nothing if the stream is already closed or aborted."""
         sink, self._sink = self._sink, None
         if sink is None:
             return
@@ -80,7 +80,7 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
             super().close()
 
     def abort(self) -> None:
-        """End the stream and leave no file."""
+        """Abort the stream and leave no file."""
         sink, self._sink = self._sink, None
         if sink is not None:
             try:
@@ -105,6 +105,6 @@ class StoreWriter(io.BufferedIOBase, BinaryIO):
             self.abort()
 
     def __del__(self) -> None:
-        """Abort a stream that was dropped; Python would close it."""
+        """Abort a stream that was dropped, because Python would close it."""
         if getattr(self, "_sink", None) is not None:
             self.abort()

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts: identify the writer of a file, and check if that process is alive.
 
-An attempt's name identifies its process by host, process ID and start time. Any later process on
-that host can then check if the writer is dead, and delete its leftovers. Processes on other hosts
-cannot be checked; their files stay until the data set is complete.
+An attempt's name identifies its process by host, process ID and start time. A later process on the
+same host can then check if the writer is dead, and delete its leftovers. It cannot check processes
+on other hosts; their files stay until the data set is complete.
 """
 
 import os
@@ -21,13 +21,13 @@ _counter = count()
 
 @cache
 def _host() -> str:
-    """Identify this host until it reboots; a container counts as its own host, as its PIDs do."""
+    """Identify this host until it reboots. A container counts as a host: it has its own PIDs."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     except OSError:
-        # Not Linux: use only the host name.
+        # This is not Linux, so use only the host name.
         pass
     return sha256("\0".join(parts).encode()).hexdigest()[:8]
 
@@ -49,7 +49,7 @@ def _began(pid: int) -> int | None:
 
 
 def _signalled(pid: int) -> int | None:
-    """Check for a process on a host without /proc; 0 if it exists, None if not."""
+    """Check for a process on a host without /proc. Return 0 if it exists, None if it does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -60,7 +60,7 @@ def _signalled(pid: int) -> int | None:
 
 
 def new_attempt() -> str:
-    """Return a unique attempt name across processes and hosts."""
+    """Return an attempt name that is unique across processes and hosts."""
     pid = os.getpid()
     return f"{_host()}-{pid}-{_began(pid) or 0}-{next(_counter)}"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that runs in the pod; the only package that imports torch or an engine.
 
-No other package imports it: it is started as a process. `supervisor/` keeps the ranks of a node
-running, `node/` checks machines, `checkpointing/` is common to the engines, `weights/` exports and
-compares weights, `megatron/` and `llm_foundry/` are specific to one engine.
+No other package imports it: its modules are started as processes. `supervisor/` keeps the ranks on
+a node running, `node/` checks machines, `checkpointing/` is shared by the engines, `weights/`
+exports and compares weights, and `megatron/` and `llm_foundry/` are specific to one engine.
 """

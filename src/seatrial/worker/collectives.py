@@ -12,7 +12,7 @@ from seatrial.errors import SeatrialError
 
 
 class SharedError(SeatrialError):
-    """An error of another rank, with its message."""
+    """An error on another rank, with its message."""
 
 
 def rank() -> int:
@@ -34,7 +34,7 @@ def first_rank[T](action: Callable[[], T]) -> T:
         except SeatrialError as error:
             answer[1] = str(error)
         except Exception as error:
-            # In any case the others must not wait forever for an answer.
+            # Whatever happens, the other ranks must not wait forever for an answer.
             answer[1] = f"{type(error).__name__}: {error}"
     if world_size() > 1:
         torch.distributed.broadcast_object_list(answer, src=0)
@@ -48,7 +48,7 @@ def first_rank[T](action: Callable[[], T]) -> T:
 
 
 def gathered[T](mine: T) -> list[T]:
-    """Gather a value of every rank on every rank, in order."""
+    """Gather one value per rank on every rank, in rank order."""
     if world_size() == 1:
         return [mine]
     every: list[Any] = [None] * world_size()
@@ -57,7 +57,7 @@ def gathered[T](mine: T) -> list[T]:
 
 
 def gathered_at_first[T](mine: T) -> list[T]:
-    """Gather a value of every rank on the first rank; empty on the others."""
+    """Gather one value per rank on the first rank; empty on the other ranks."""
     if world_size() == 1:
         return [mine]
     every: list[Any] | None = [None] * world_size() if rank() == 0 else None

@@ -11,22 +11,22 @@ import os
 from collections.abc import Mapping
 
 WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""torch's own switch; `1` overrides callers that request the opposite, also in children."""
+"""torch's own switch. `1` overrides callers that request the opposite, also in child processes."""
 ANY_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 """The opposite switch; if both are set, torch refuses to load."""
 ON_CPU = {"TORCHDYNAMO_DISABLE": "1"}
-"""No compilation."""
+"""Disables compilation."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""For ranks, which share the cores of a host."""
+"""For ranks, which share a host's cores."""
 
 
 def set_variables(
     always: Mapping[str, str] | None = None, unless_set: Mapping[str, str] | None = None
 ) -> None:
-    """Set the variables for safe loading of checkpoints, and those of this program.
+    """Set the variables for safe loading of checkpoints, and this program's own variables.
 
     Args:
-        always: Override values of the user.
+        always: Values that override the user's values.
         unless_set: Defaults that the user can override.
     """
     os.environ.pop(ANY_PICKLE, None)

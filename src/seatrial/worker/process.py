@@ -17,7 +17,7 @@ from types import TracebackType
 from seatrial.secrets.redaction import redact
 
 UNFINISHED = 75
-"""EX_TEMPFAIL of sysexits.h: training saved and exited before its last step."""
+"""EX_TEMPFAIL from sysexits.h: training saved and exited before its last step."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -26,9 +26,9 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent dies, so that there are no orphans.
+    """Make the kernel kill this process when its parent dies, so that there are no orphans.
 
-    If the parent's process ID is given and it has already exited, exit immediately.
+    If `parent` is set and that process has already exited, exit immediately.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -39,12 +39,12 @@ def end_with_parent(parent: int | None = None) -> None:
 def spared_teardown() -> Iterator[None]:
     """Exit this process after its last exit handler, without finalising the interpreter.
 
-    A thread of torch that releases a tensor takes the GIL, and Python terminates threads that take
-    it during finalisation; in C++ that aborts the process (pytorch/pytorch#190489). A rank whose
-    last step was a collective would have finished its work but count as crashed.
+    A torch thread that releases a tensor acquires the GIL. During finalisation, Python terminates
+    threads that acquire the GIL, which aborts the process in C++ (pytorch/pytorch#190489). A rank
+    whose last operation was a collective would have finished its work but be reported as crashed.
 
-    Enter this before any import that registers an exit handler: the first registered handler runs
-    last. Files that are not closed lose their buffered data.
+    Enter this context before any import that registers an exit handler: the handler that is
+    registered first runs last. Files that are not closed lose their buffered data.
     """
     sys.excepthook = _print_redacted
     process, code = os.getpid(), 1
@@ -65,7 +65,7 @@ def spared_teardown() -> Iterator[None]:
         code = meant_code(wish.code)
         raise
     except KeyboardInterrupt:
-        # Python then exits by the signal, which is more informative than a code.
+        # Python then exits with the signal, which is more informative than an exit code.
         atexit.unregister(leave)
         raise
 
@@ -73,7 +73,7 @@ def spared_teardown() -> Iterator[None]:
 def _print_redacted(
     kind: type[BaseException], error: BaseException, where: TracebackType | None
 ) -> None:
-    """Print an uncaught error with secrets redacted, because it stays in the pod's log.
+    """Print an uncaught error with secrets redacted, because the pod's log keeps it.
 
     torch calls this to print a traceback prefixed with the rank (`_distributed_excepthook`).
     """
@@ -81,21 +81,22 @@ def _print_redacted(
 
 
 def meant_code(code: object) -> int:
-    """Return the exit code that Python derives from the argument of `sys.exit`."""
+    """Return the exit code that Python derives from the argument to `sys.exit`."""
     if code is None:
         return 0
     return code if isinstance(code, int) else 1
 
 
 def adopt_orphans() -> None:
-    """Become the parent of orphaned descendants, like the first process of a pod."""
+    """Become the parent of orphaned descendants, like the first process in a pod."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def let_look(process: int) -> None:
-    """Let a process and its descendants read this process's stack.
+    """Allow a process and its descendants to read this process's stack.
 
-    If the kernel restricts ptrace (Yama), only ancestors may; a stack dumper is not one.
+    If the kernel restricts ptrace (Yama), only ancestors may read it, and a stack dumper is not an
+    ancestor.
     """
     _prctl(_PR_SET_PTRACER, process)
 
@@ -106,9 +107,9 @@ def _prctl(option: int, value: int) -> None:
 
 
 def process_began() -> float | None:
-    """Return when this process was created, seconds since 1970; None if unknown."""
+    """Return when this process was created, in seconds since 1970; None if unknown."""
     try:
-        # Ticks since the machine started: field 22 of proc_pid_stat(5), 20th after the name.
+        # Ticks since boot: field 22 in proc_pid_stat(5), the 20th after the name.
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):

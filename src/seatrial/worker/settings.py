@@ -14,40 +14,40 @@ from seatrial.monitoring.anomalies.detector import FABRIC_TRANSPORTS, Expectatio
 DEVICE = "SEATRIAL_DEVICE"
 """`cpu` selects the CPU runtime; any other value leaves the engine unchanged."""
 EVENTS = "SEATRIAL_EVENTS"
-"""The event log file; without it, there is no log."""
+"""The event log file; if unset, no event log is written."""
 KILL = "SEATRIAL_DRILL_KILL"
-"""`RANK:STEP`: a drill in which that process kills itself with SIGKILL after that step."""
+"""`RANK:STEP`: in a drill, this rank kills itself with SIGKILL after this step."""
 REVISION = "SEATRIAL_TOKENIZER_REVISION"
-"""The revision of a tokenizer on the Hugging Face Hub; the engine has no option for it."""
+"""The revision of a tokenizer on the Hugging Face Hub; the engine has no option for a revision."""
 RUN = "SEATRIAL_RUN"
-"""The run's name, used as a label of its metrics."""
+"""The run's name, used as a label on its metrics."""
 METRICS_PORT = "SEATRIAL_METRICS_PORT"
-"""The port of the metrics endpoint; without it, there is none."""
+"""The port of the metrics endpoint; if unset, there is no endpoint."""
 METRICS_ADDRESS = "SEATRIAL_METRICS_ADDRESS"
 """The address of the metrics endpoint; loopback by default."""
 MLFLOW = "SEATRIAL_MLFLOW_EXPERIMENT"
-"""The MLflow experiment for events; without it, none are sent."""
+"""The MLflow experiment for events; if unset, no events are sent."""
 MLFLOW_URI = "MLFLOW_TRACKING_URI"
 """MLflow's own variable: the address of its server, or a directory."""
 LOOPBACK = "127.0.0.1"
 FABRIC = "SEATRIAL_FABRIC"
-"""The fabric of the plan, by its catalog name; without it, NCCL's choice is not checked."""
+"""The catalog name of the plan's fabric; if unset, NCCL's choice is not checked."""
 SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
-"""The planned seconds of one save; without it, earlier saves are the baseline."""
+"""The planned duration of one save in seconds; if unset, earlier saves are the baseline."""
 FAULT = "SEATRIAL_DRILL_FAULT"
-"""A bug of `cpu/deliberate_bugs.py` or a fault of `fault_injection.py`; only tests set it."""
+"""A bug from `cpu/deliberate_bugs.py` or a fault from `fault_injection.py`; only tests set it."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
-"""The attempt; fruitless starts are counted per attempt, and not counted without it."""
+"""The attempt. Starts without progress are counted per attempt; if unset, they are not counted."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
-"""Consecutive starts without a new checkpoint after which the run stops; has a default."""
+"""Number of consecutive starts without a new checkpoint after which the run stops; optional."""
 INITIAL_WEIGHTS = "SEATRIAL_INITIAL_WEIGHTS"
 """`hf://OWNER/NAME@REVISION` or a directory: Hugging Face weights to import first."""
 PARENT = "SEATRIAL_CONTINUE_FROM"
-"""The checkpoints of the run that this one continues; optional."""
+"""The location of the parent run's checkpoints; optional."""
 PARENT_STEP = "SEATRIAL_CONTINUE_STEP"
-"""The step of the parent run to continue from; by default its newest valid checkpoint."""
+"""The step of the parent run to continue from; by default, its newest valid checkpoint."""
 PARENT_ANEW = "SEATRIAL_CONTINUE_ANEW"
-"""`1` restarts the learning rate schedule there."""
+"""`1` restarts the learning-rate schedule at that step."""
 
 
 class Device(StrEnum):
@@ -56,7 +56,7 @@ class Device(StrEnum):
     GPU = "gpu"
     """A GPU, as the engine expects."""
     CPU = "cpu"
-    """A CPU, where each engine's `cpu` makes up for the GPU that it asks for."""
+    """A CPU. Each engine's `cpu` module replaces the GPU calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class MlflowTarget:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The run that this one continues."""
+    """The parent run, which this run continues."""
 
     address: str
-    """Location of its checkpoints."""
+    """Location of the parent's checkpoints."""
     step: int | None = None
     """The step to continue from; the newest valid checkpoint if None."""
     reset_schedule: bool = False
-    """True if the learning rate schedule restarts."""
+    """True if the learning-rate schedule restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Settings:
     events: Path | None
     """The event log file."""
     kill: tuple[int, int] | None = None
-    """Rank and step of a drill's kill."""
+    """The rank that a drill kills, and the step after which it does."""
     fault: str = ""
-    """A deliberate fault of the CPU runtime, to test the rehearsal's own thresholds."""
+    """A deliberate fault in the CPU runtime, to test the rehearsal's own thresholds."""
     rank: int = 0
     world_size: int = 1
     tokenizer_revision: str = ""
@@ -111,22 +111,22 @@ class Settings:
     attempt: str = ""
     """The attempt that this start belongs to; empty if not set."""
     fruitless_starts: int = 0
-    """Number of fruitless starts before the run stops; 0 for the default."""
+    """Number of starts without progress before the run stops; 0 for the default."""
     mlflow: MlflowTarget | None = None
     """The MLflow target, if enabled."""
     initial_weights: str = ""
     """Hugging Face weights to import before the first step; empty if none."""
     parent: Parent | None = None
-    """The run that this one continues, if any."""
+    """The parent run, if any."""
 
     @property
     def writes_events(self) -> bool:
-        """True if this process writes the event log: the last rank, which has the loss."""
+        """True if this process is the last rank, which has the loss and writes the event log."""
         return self.events is not None and self.rank == self.world_size - 1
 
     @property
     def trouble(self) -> str:
-        """The fault if it starts at a step; empty if it is a code fault."""
+        """The fault, if it starts at a step; empty if it is a deliberate bug."""
         return self.fault if ":" in self.fault else ""
 
     @property
@@ -140,7 +140,7 @@ def settings() -> Settings:
     events = os.environ.get(EVENTS)
     device = Device.CPU if os.environ.get(DEVICE) == Device.CPU else Device.GPU
     rank, _, step = os.environ.get(KILL, "").partition(":")
-    # A drill kills once: restarted processes are not killed.
+    # A drill kills only once: restarted processes are not killed.
     drilled = device is Device.CPU
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     return Settings(
@@ -162,7 +162,7 @@ def settings() -> Settings:
 
 
 def planned_save_seconds() -> float | None:
-    """Return the planned seconds of one save; None if invalid, because that must not end a run."""
+    """Return the planned duration of a save; None if invalid, which must not stop the run."""
     try:
         seconds = float(os.environ.get(SAVE_SECONDS, ""))
     except ValueError:
@@ -171,7 +171,7 @@ def planned_save_seconds() -> float | None:
 
 
 def _endpoint() -> Endpoint | None:
-    """Return the metrics endpoint; None if the port is invalid, which must not end a run."""
+    """Return the metrics endpoint; None if the port is invalid, which must not stop the run."""
     port = os.environ.get(METRICS_PORT, "")
     if not port.isdecimal():
         return None

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a tokenizer can be loaded: `python -m seatrial.worker.tokenizer NAME REVISION`.
 
-Loads it like the engine, and prints one line of JSON with the error, or an empty string.
+Loads the tokenizer as the engine does, and prints one line of JSON with the error, or an empty
+string.
 """
 
 import json

@@ -53,7 +53,7 @@ def test_what_was_saved_and_cannot_be_used_stops(root: Path) -> None:
     refusal = nothing_good(ResumeRequest(str(root)), there, tracked_step(LocalPlace(root)))
     assert refusal is not None
     assert refusal.code is StopCode.NO_CHECKPOINT
-    assert "none of 3 checkpoints can be used" in str(refusal)
+    assert "none of the 3 checkpoints can be used" in str(refusal)
 
 
 def test_checkpoints_without_records_stop_unless_weights_are_meant(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_checkpoints_without_records_stop_unless_weights_are_meant(tmp_path: Pat
     there = list(checkpoints(LocalPlace(tmp_path)))
     refusal = nothing_good(ResumeRequest(str(tmp_path)), there, 10)
     assert refusal is not None
-    assert "without a record" in str(refusal)
+    assert "have no record" in str(refusal)
     assert nothing_good(ResumeRequest(str(tmp_path), foreign=True), there, 10) is None
 
 

@@ -95,13 +95,13 @@ def test_the_numbers_of_a_tensor_are_found(tmp_path: Path) -> None:
     ("tensor", "config", "order", "said"),
     [
         (Tensor(Storage("0"), strides=(1, 3)), CONFIG, b"little", "not contiguous"),
-        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "other arguments"),
+        (Tensor(Storage("0"), offset=3), CONFIG, b"little", "no checkpoint passes"),
         (Tensor(Storage("7")), CONFIG, b"little", "not in its archive"),
-        (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not what Composer writes"),
+        (Tensor(Storage("0", "IntStorage")), CONFIG, b"little", "not a Composer checkpoint"),
         (Tensor(Storage("0", "LongStorage")), CONFIG, b"little", "storage 0 has 32 bytes"),
         (Tensor(Storage("0")), CONFIG, b"big", "a different byte order"),
-        (Tensor(Storage("0")), {}, b"little", "no configuration of one"),
-        (7, CONFIG, b"little", "not what Composer writes"),
+        (Tensor(Storage("0")), {}, b"little", "no model configuration"),
+        (7, CONFIG, b"little", "not a Composer checkpoint"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -145,7 +145,7 @@ def test_weights_without_a_record_are_looked_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "said"), [("s3://bucket/ba9", "without a scan"), ("/not/there", "read")]
+    ("load", "said"), [("s3://bucket/ba9", "without being scanned"), ("/not/there", "read")]
 )
 def test_what_cannot_be_looked_at_is_not_loaded(load: str, said: str) -> None:
     with pytest.raises(StopError, match=said) as stopped:

@@ -61,7 +61,7 @@ def test_a_damaged_one_is_not_copied(tmp_path: Path) -> None:
 def test_another_checkpoint_of_the_step_is_left_alone(tmp_path: Path) -> None:
     make_checkpoint(tmp_path / "run", 10)
     make_checkpoint(tmp_path / "other", 10)
-    with pytest.raises(UsageError, match="another checkpoint of this step"):
+    with pytest.raises(UsageError, match="a different checkpoint for this step"):
         copy(LocalPlace(tmp_path / "run"), NAME, LocalPlace(tmp_path / "other"))
 
 

@@ -101,7 +101,7 @@ def test_starts_that_come_to_nothing_stop_the_run() -> None:
     finding = no_progress(starts_at(10, 20, 20, 20, 20), "there", allowed=3)
     assert finding is not None
     assert finding.code == CheckpointCode.NO_PROGRESS
-    assert "3 starts in a row produced no checkpoint after step 20" in finding.rule
+    assert "3 consecutive starts produced no checkpoint after step 20" in finding.rule
 
 
 @pytest.mark.parametrize("steps", [(20, 20, 20), (10, 20, 30, 40), (20, 20, 20, 30), (0,)])

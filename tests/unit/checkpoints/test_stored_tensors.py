@@ -49,5 +49,5 @@ def test_a_checkpoint_without_arguments_is_refused(tmp_path: Path, common: Any) 
 def test_a_list_without_the_common_item_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / METADATA).write_bytes(metadata({}))
-    with pytest.raises(UnsafeFileError, match="lacks something"):
+    with pytest.raises(UnsafeFileError, match="is incomplete"):
         contents_of(LocalPlace(tmp_path), "x")

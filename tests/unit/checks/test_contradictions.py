@@ -97,7 +97,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("num-distributed-optimizer-instances: 2", *EXPERTS),
         given("num-distributed-optimizer-instances: 2"),
     ),
-    ("num-distributed-optimizer-instances", "not divisible"): (
+    ("num-distributed-optimizer-instances", "must be divisible"): (
         given("num-distributed-optimizer-instances: 3"),
         given("num-distributed-optimizer-instances: 2"),
     ),
@@ -109,7 +109,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("transformer-impl: local", FP8),
         given("transformer-impl: local"),
     ),
-    ("cross-entropy-fusion-impl", "not stable"): (
+    ("cross-entropy-fusion-impl", "unstable"): (
         given("cross-entropy-fusion-impl: te, cross-entropy-loss-fusion: true"),
         given("cross-entropy-fusion-impl: native, cross-entropy-loss-fusion: true"),
     ),
@@ -215,7 +215,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("fine-grained-activation-offloading: true"),
         given("fine-grained-activation-offloading: true, offload-modules: [core_attn]"),
     ),
-    ("fp8-output-proj", "not fp8"): (
+    ("fp8-output-proj", "only with precision fp8"): (
         given("fp8-output-proj: true"),
         given("fp8-output-proj: true", FP8),
     ),
@@ -268,7 +268,7 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("moe-router-group-topk: 1, moe-router-num-groups: 2", *EXPERTS),
     ),
     **{
-        (name, "neither 8-bit nor 4-bit"): (
+        (name, "8-bit or 4-bit precision"): (
             given(f"{name}: true", *EXPERTS),
             given(f"{name}: true", FP8, *EXPERTS),
         )

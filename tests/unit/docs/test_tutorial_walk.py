@@ -27,7 +27,7 @@ from docs.tools.tutorial.walk import INDEX, PAGES, QUICK, WALKERS, Walk, times_t
         ("a        5 s", "a  104 s"),
         ("goodput 43 % of 4 min", "goodput 61 % of 95 s"),
         ("time  training 43 % · starting 27 %", "time  training 61 % · waiting 12 % · saving 1 %"),
-        ("rank 0 killed in step 18, resumed", "rank 1 killed in step 12, resumed"),
+        ("rank 0 killed at step 18, resumed", "rank 1 killed at step 12, resumed"),
         ("logits: 0e+00 from", "logits: 9e-05 from"),
         ("lm loss: 9.979639E-01 |", "lm loss: 1.003639E+00 |"),
         ("32 tensors equal", "32\n   tensors equal"),

@@ -118,16 +118,16 @@ def test_the_dispatcher_of_tokens_is_the_users_choice(dispatcher: str) -> None:
 def test_an_optimizer_that_the_plan_does_not_count_is_refused(optimizer: str) -> None:
     (problem,) = option_problems({"optimizer": optimizer})
     assert problem.code is EngineCode.DERIVED_OPTION
-    assert "the memory and the time of Adam" in problem.rule
+    assert "the memory and step time of Adam" in problem.rule
     assert option_problems({"optimizer": "adam"}) == []
 
 
 @pytest.mark.parametrize(
     ("option", "value", "fix"),
     [
-        ("window-size", "word", "Write whole numbers with commas between them, such as '512,0'."),
-        ("no-rope-freq", "word", "Write a whole number, or a pattern such as '([0]*3+[1]*1)*2'."),
-        ("exit-interval", 1.5, "Write a whole number."),
+        ("window-size", "word", "Use comma-separated integers, such as '512,0'."),
+        ("no-rope-freq", "word", "Use an integer, or a pattern such as '([0]*3+[1]*1)*2'."),
+        ("exit-interval", 1.5, "Use an integer."),
     ],
 )
 def test_a_value_that_the_engines_own_type_does_not_parse_is_refused(
@@ -159,7 +159,7 @@ def test_options_of_the_engine_pass(option: str, value: OptionValue) -> None:
     ("option", "value", "code", "fix"),
     [
         ("manual-gcc", True, EngineCode.UNKNOWN_OPTION, "Did you mean manual-gc?"),
-        ("zzz", 1, EngineCode.UNKNOWN_OPTION, "Look it up in the engine's --help."),
+        ("zzz", 1, EngineCode.UNKNOWN_OPTION, "See the engine's --help for valid options."),
         ("bf16", True, EngineCode.MODELLED_OPTION, "Set training.precision instead."),
         (
             "tensor_model_parallel_size",
@@ -171,18 +171,18 @@ def test_options_of_the_engine_pass(option: str, value: OptionValue) -> None:
             "manual-gc",
             3,
             EngineCode.OPTION_VALUE,
-            "Write true or false.",
+            "Use true or false.",
         ),
         (
             "exit-interval",
             True,
             EngineCode.OPTION_VALUE,
-            "Write the value instead of true or false.",
+            "Use a value instead of true or false.",
         ),
-        ("rampup-batch-size", (1, 2, 3), EngineCode.DERIVED_OPTION, "Remove it."),
-        ("tensorboard-log-interval", "abc", EngineCode.OPTION_VALUE, "Write a whole number."),
+        ("rampup-batch-size", (1, 2, 3), EngineCode.DERIVED_OPTION, "Remove this option."),
+        ("tensorboard-log-interval", "abc", EngineCode.OPTION_VALUE, "Use an integer."),
         ("optimizer", "banana", EngineCode.OPTION_VALUE, None),
-        ("exit-interval", (1, 2), EngineCode.OPTION_VALUE, "Write one value instead of a list."),
+        ("exit-interval", (1, 2), EngineCode.OPTION_VALUE, "Use one value instead of a list."),
     ],
 )
 def test_other_options_are_refused_with_the_remedy(

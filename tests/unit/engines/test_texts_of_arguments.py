@@ -53,4 +53,4 @@ def test_an_interpolation_of_omegaconf_is_refused(override: str, field: str) -> 
     with pytest.raises(FindingsError) as caught:
         foundry(override)
     assert field in [finding.where.field for finding in caught.value.findings]
-    assert "replaces ${...}" in caught.value.findings[0].rule
+    assert "interprets ${...}" in caught.value.findings[0].rule

@@ -99,7 +99,7 @@ def test_a_training_that_fails_ends_with_1(
     [
         (outcome(range(1, 21)), [], "resumed at step 1, not 11"),
         (outcome(range(11, 21), lambda step: 9.0), [], "of 10 steps differ"),
-        (outcome(range(11, 21)), ["embedding"], "1 of 40 tensors of the checkpoint differ"),
+        (outcome(range(11, 21)), ["embedding"], "1 of 40 tensors in the checkpoint differ"),
         (TrainingOutcome(1, 1.0, tail="no checkpoint"), [], "no checkpoint"),
     ],
 )
@@ -203,7 +203,7 @@ def test_an_export_with_the_engines_logits_passes(
 ) -> None:
     code, output = exported(monkeypatch, tmp_path, Logits(2e-6, 128, 997, 128))
     assert code == 0
-    assert "GPT2LMHeadModel, logits of 128 tokens in transformers: 2e-06" in output
+    assert "GPT2LMHeadModel, logits for 128 tokens in transformers differ by 2e-06" in output
 
 
 @pytest.mark.parametrize(

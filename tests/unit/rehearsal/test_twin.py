@@ -128,7 +128,7 @@ def test_what_a_cpu_cannot_compute_is_said() -> None:
         "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 2}",
     )
     assert "precision fp8 runs as bf16" in twin.replaced
-    assert "tokenizer hf://gpt2 is a NullTokenizer" in twin.replaced
+    assert "a NullTokenizer replaces tokenizer hf://gpt2" in twin.replaced
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_what_is_replaced_is_said() -> None:
         twins(spec, plan, Catalog(), data)[0].replaced
         for data in (TwinData(), TwinData(("/d/a",), "no such name"), TwinData(("/d/a",)))
     )
-    assert mock == ("tokenizer hf://some/where@abc is a NullTokenizer", "etp 2 runs as etp 1")
+    assert mock == ("a NullTokenizer replaces tokenizer hf://some/where@abc", "etp 2 runs as etp 1")
     assert unreachable[0] == (
-        "tokenizer hf://some/where@abc is a NullTokenizer of the same size, "
-        "because it cannot be loaded (no such name)"
+        "a NullTokenizer replaces tokenizer hf://some/where@abc because it cannot be loaded "
+        "(no such name)"
     )
     assert reached == ("etp 2 runs as etp 1",)
 

@@ -30,4 +30,4 @@ def test_the_skew_is_said_with_its_sign() -> None:
     (late,) = skew_findings(100.0, [100.0, 160.0])
     assert "-60.0 s from another node's" in late.rule
     (early,) = skew_findings(160.0, [100.0, 100.0, 160.0])
-    assert "+60.0 s from those of the other nodes" in early.rule
+    assert "+60.0 s from the clocks of the other nodes" in early.rule

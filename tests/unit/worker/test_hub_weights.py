@@ -104,9 +104,9 @@ def test_only_what_an_import_reads_is_fetched(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (403, "GatedRepo", "accepting its conditions"),
+        (403, "GatedRepo", "you must accept its conditions"),
         (404, "RevisionNotFound", "no such revision"),
-        (401, "RepoNotFound", "no such repository"),
+        (401, "RepoNotFound", "the repository does not exist"),
     ],
 )
 def test_what_no_restart_would_mend_is_a_finding(

@@ -56,7 +56,7 @@ class Gathered(BaseException):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (UnsafeFileError("it ends too early"), "ST-CHECKPOINT-009 /saved: .*it ends too early"),
+        (UnsafeFileError("it is truncated"), "ST-CHECKPOINT-009 /saved: .*it is truncated"),
         (Gathered({3: (UnsafeFileError("os.system"), None)}), "ST-CHECKPOINT-009 .*os.system"),
         (FileNotFoundError(2, "No such file", "/saved/iter_7/x"), "ST-CHECKPOINT-017 /saved/iter"),
     ],

@@ -41,9 +41,9 @@ class ExportPlan:
     sources: dict[str, HubTensor]
     """The source of each tensor, by name."""
     engine_names: dict[str, str]
-    """The engine's name of each tensor in this checkpoint."""
+    """The engine's name for each tensor in this checkpoint."""
     padding: int
-    """Rows of the embedding that are omitted because they are only padding."""
+    """Padding rows in the embedding, which the export omits."""
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class ExportPlan:
 def plan_export(
     contents: Contents, side: WeightExchange, where: str, largest: int = LARGEST_FILE
 ) -> ExportPlan:
-    """Plan the export of a checkpoint. Raises FindingsError if it is impossible."""
+    """Plan the export of a checkpoint. Raises FindingsError if it cannot be exported."""
     stored = contents.tensors
     model = side.model(contents.arguments, where)
     sources = {one.name: one for one in hub_tensors(model, side.entries(model, contents.arguments))}
@@ -72,7 +72,7 @@ def plan_export(
 
 
 def exported_before(target: Path, record: str) -> dict[str, Any] | None:
-    """Return the record of a complete export of the same checkpoint; None if there is none."""
+    """Return the record of a complete export of this checkpoint; None if there is none."""
     try:
         told = read_json(target / EXPORT_RECORD)
         whole = told["record"] == record and all((target / name).exists() for name in told["files"])
@@ -82,20 +82,20 @@ def exported_before(target: Path, record: str) -> dict[str, Any] | None:
 
 
 def refuse_occupied(target: Path) -> None:
-    """Reject a target that is not an empty or new directory."""
+    """Reject a target that exists and is not an empty directory."""
     if target.exists() and not target.is_dir():
         there: Iterable[str] = [target.name]
     else:
         there = sorted(path.name for path in target.iterdir()) if target.is_dir() else []
     for name in there:
-        rule = f"the directory is not empty: it contains {name}; weights of two models would mix."
+        rule = f"the directory is not empty (it contains {name}); two models would be mixed."
         fix = "Use an empty or new directory."
         raise refusal(ExchangeCode.TARGET, str(target), rule, fix, name)
 
 
 def _dtype(tensor: StoredTensor, where: str) -> str:
     if tensor.dtype not in DTYPES:
-        rule = f"{tensor.name} has the data type {tensor.dtype}."
-        fix = f"Export supports only {', '.join(DTYPES)}."
+        rule = f"export does not support the data type {tensor.dtype} of {tensor.name}."
+        fix = f"Use a checkpoint with one of these data types: {', '.join(DTYPES)}."
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, tensor.dtype)
     return tensor.dtype

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write and read a model's config.json. Pure.
 
-Both transformers 4 and 5 can read the output: rotary settings have the names of version 4, which
+Both transformers 4 and 5 can read the output: rotary settings have the names from version 4, which
 version 5 translates (`modeling_rope_utils.py`, 5.22.2).
 """
 
@@ -21,12 +21,12 @@ LLAMA3_SCALING = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-"""The engine's other scaling constants (megatron-core 0.19.2, rotary_pos_embedding)."""
+"""The scaling constants that the engine hardcodes (megatron-core 0.19.2, rotary_pos_embedding)."""
 _TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 
 
 def config_of_model(model: HubModel, dtype: str, tokens: Config) -> dict[str, Any]:
-    """Return the config.json of a model, with its data type and its special tokens if known."""
+    """Return the config.json of a model, with its data type and, if known, its special tokens."""
     shared = {
         "architectures": [str(model.kind)],
         "torch_dtype": dtype,
@@ -113,7 +113,7 @@ def _llama(model: HubModel) -> dict[str, Any]:
 
 
 def _mixtral(model: HubModel) -> dict[str, Any]:
-    """Return the settings that Llama does not have, or has with other values."""
+    """Return the settings that Llama does not have, or has with different values."""
     return {
         "model_type": "mixtral",
         "num_local_experts": model.experts,
@@ -124,7 +124,7 @@ def _mixtral(model: HubModel) -> dict[str, Any]:
 
 
 def model_of_config(config: Config, where: str) -> HubModel:
-    """Return the model of a config.json. Raises FindingsError if the engine does not support it."""
+    """Parse a config.json. Raises FindingsError if the engine does not support the model."""
     kind = MODEL_TYPES.get(str(config.get("model_type")))
     if kind is None:
         said = config.get("model_type")
@@ -138,7 +138,7 @@ def model_of_config(config: Config, where: str) -> HubModel:
     except (KeyError, TypeError, ValueError) as error:
         rule = f"a value is missing or not a number: {error}."
         raise refusal(
-            ExchangeCode.UNREADABLE, where, rule, "Use the config.json of the weights."
+            ExchangeCode.UNREADABLE, where, rule, "Use the config.json that belongs to the weights."
         ) from error
 
 
@@ -156,7 +156,7 @@ def _from_gpt2(config: Config, where: str) -> HubModel:
             _refuse(where, f"the engine does not support {what} ({name}).", str(config[name]))
     said = str(config.get("activation_function", "gelu_new"))
     if said not in (*_TANH, "gelu"):
-        _refuse(where, f"for this model type the engine supports GELU, not {said}.", said)
+        _refuse(where, f"for this model type, the engine supports GELU, not {said}.", said)
     hidden, heads = int(config["n_embd"]), int(config["n_head"])
     return HubModel(
         kind=HubClass.GPT2,
@@ -179,15 +179,17 @@ def _from_gpt2(config: Config, where: str) -> HubModel:
 def _from_llama(config: Config, where: str, kind: HubClass) -> HubModel:
     biases = bool(config.get("attention_bias"))
     if biases != bool(config.get("mlp_bias")):
-        _refuse(where, "the engine has biases in all linear layers or in none.", str(biases))
+        rule = "the engine supports biases in all linear layers or in none."
+        _refuse(where, rule, str(biases))
     if config.get("hidden_act", "silu") != "silu":
         said = str(config["hidden_act"])
-        _refuse(where, f"for this model type the engine supports SwiGLU, not {said}.", said)
+        _refuse(where, f"for this model type, the engine supports SwiGLU, not {said}.", said)
     hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
     positions = int(config["max_position_embeddings"])
     window = config.get("sliding_window")
     if window is not None and int(window) < positions:
-        _refuse(where, f"import does not support sliding windows (of {window}).", str(window))
+        rule = f"import does not support sliding-window attention (sliding_window is {window})."
+        _refuse(where, rule, str(window))
     moe = kind is HubClass.MIXTRAL
     theta, scaling = _rotary(config, where, 1e6 if moe else 1e4)
     return HubModel(
@@ -214,12 +216,12 @@ def _from_llama(config: Config, where: str, kind: HubClass) -> HubModel:
 
 
 def _rotary(config: Config, where: str, usual: float) -> tuple[float, float | None]:
-    """Return the base and the scaling factor, from the old or the new names."""
+    """Return the base and the scaling factor, from the old or the new setting names."""
     told = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = float(told.get("rope_theta") or config.get("rope_theta") or usual)
     kind = str(told.get("rope_type") or told.get("type") or "default")
     if theta != int(theta):
-        _refuse(where, "the engine supports only integers as rope_theta.", str(theta))
+        _refuse(where, "the engine supports only an integer rope_theta.", str(theta))
     if float(told.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0) != 1:
         _refuse(where, "import does not support partial rotary embeddings.")
     if kind == "default":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The facts about a model that both the engine's arguments and a config.json contain."""
+"""The model parameters that both the engine's arguments and a config.json contain."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class HubClass(StrEnum):
 
 
 class HubActivation(StrEnum):
-    """The activation function, by Hugging Face's name."""
+    """The activation function, under Hugging Face's name."""
 
     SILU = "silu"
     """The gate of SwiGLU."""
@@ -36,7 +36,7 @@ class HubActivation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """All facts about a model that both sides need."""
+    """The model parameters that both an export and an import need."""
 
     kind: HubClass
     """The transformers class."""
@@ -46,14 +46,14 @@ class HubModel:
     ffn_hidden_size: int
     """Inner width of the feed-forward block, or of one expert."""
     heads: int
-    """Attention heads for queries."""
+    """Number of query heads."""
     kv_heads: int
-    """Attention heads for keys and values."""
+    """Number of key and value heads."""
     head_dim: int
     vocab_size: int
-    """Entries of the tokenizer: rows of the embedding without padding."""
+    """Size of the tokenizer's vocabulary: rows in the embedding without padding."""
     max_positions: int
-    """Longest sequence; rows of the table if positions are learned."""
+    """Longest sequence; rows in the position table if positions are learned."""
     norm_epsilon: float
     activation: HubActivation
     biases: bool
@@ -85,14 +85,14 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An argument that must have its plain value, because no class supports another."""
+    """An argument that must have one of its plain values, because no class supports others."""
 
     name: str
     """The engine's argument."""
     allowed: tuple[Any, ...]
-    """The values that the classes support, including None for an absent argument."""
+    """The values that the classes support, including None for a missing argument."""
     what: str
-    """The feature that another value adds to the model."""
+    """The feature that a different value adds to the model."""
 
 
 OFF = (None, False)
@@ -102,9 +102,9 @@ OFF = (None, False)
 def refuse_unless_plain(
     values: Mapping[str, Any], rules: Iterable[Plain], kind: HubClass, where: str, fix: str
 ) -> None:
-    """Reject arguments with a value that a class cannot express."""
+    """Reject arguments whose value a class does not support."""
     for rule in rules:
         value = values.get(rule.name)
         if not any(value is allowed or value == allowed for allowed in rule.allowed):
-            said = f"{kind} has no {rule.what} ({rule.name} is {value!r})."
+            said = f"{kind} does not support {rule.what} ({rule.name} is {value!r})."
             raise refusal(ExchangeCode.NO_CLASS, where, said, fix, str(value))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""safetensors files: a length, JSON with the location of each tensor, and the bytes.
+"""safetensors files: a length, JSON with the location of each tensor, and the tensor bytes.
 
-Implemented here because the official library maps whole files into memory, or needs all tensors
-together. The format is described at https://huggingface.co/docs/safetensors.
+Implemented here because the official library maps whole files into memory or needs all tensors at
+once. The format is described at https://huggingface.co/docs/safetensors.
 """
 
 import json
@@ -18,7 +18,7 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 DTYPES = {"float32": ("F32", 4), "bfloat16": ("BF16", 2), "float16": ("F16", 2)}
 """Data types by torch's name, with the format's name and the size in bytes."""
 LARGEST_FILE = 5_000_000_000
-"""Maximum bytes of tensors per file. Larger models are split, as in Hugging Face's own tools."""
+"""Maximum tensor bytes per file. Larger models are split, as in Hugging Face's own tools."""
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _LONGEST_HEADER = 100 << 20
 _NAMES = {name: ours for ours, (name, _) in DTYPES.items()}
@@ -30,7 +30,7 @@ class Tensor:
 
     name: str
     dtype: str
-    """torch's name of the data type."""
+    """torch's name for the data type."""
     shape: tuple[int, ...]
 
     @property
@@ -49,7 +49,7 @@ class Placed:
     tensor: Tensor
     file: Path
     offset: int
-    """The position of its first byte."""
+    """The position of the tensor's first byte."""
 
 
 def header(tensors: Iterable[Tensor]) -> bytes:
@@ -64,7 +64,7 @@ def header(tensors: Iterable[Tensor]) -> bytes:
             "data_offsets": [begin, end],
         }
     text = json.dumps(content, separators=(",", ":")).encode()
-    # Align the tensors to eight bytes.
+    # Align the tensors to 8 bytes.
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
@@ -96,23 +96,26 @@ def index_of(files: dict[str, list[Tensor]]) -> dict[str, Any]:
 
 
 def placed_tensors(directory: Path) -> dict[str, Placed]:
-    """Return every tensor of a directory's files. Raises FindingsError if they cannot be read."""
+    """Return every tensor in a directory's files. Raises FindingsError if they cannot be read."""
     index = directory / INDEX
     if index.is_file():
         try:
             names = set(json.loads(index.read_bytes())["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _unreadable(index, f"it is not an index of tensors ({error})") from error
+            raise _unreadable(index, f"it is not a tensor index ({error})") from error
         files = [directory / Path(str(name)).name for name in sorted(map(str, names))]
     elif (directory / SINGLE).is_file():
         files = [directory / SINGLE]
     else:
         pickled = sorted(path.name for path in directory.glob("*.bin"))
-        rule = "there are no safetensors weights."
-        fix = "Use a directory with model.safetensors, or with several files and their index."
+        rule = "the directory contains no safetensors weights."
+        fix = (
+            "Use a directory that contains model.safetensors, or several safetensors files and "
+            "their index."
+        )
         if pickled:
-            rule = f"{pickled[0]} is a pickle, which could execute code, and is not read."
-            fix = "Convert the model to safetensors first (save_pretrained of transformers)."
+            rule = f"{pickled[0]} is a pickle, which could execute code, so it is not loaded."
+            fix = "Convert the model to safetensors first, with save_pretrained in transformers."
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     found: dict[str, Placed] = {}
     for file in files:
@@ -151,5 +154,5 @@ def _unreadable(file: Path, said: str) -> Exception:
         ExchangeCode.UNREADABLE,
         str(file),
         f"the file cannot be read as safetensors: {said}.",
-        "Download it again, and compare it with its published digest.",
+        "Download the file again, and compare it with the published digest.",
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of a model's tensors, on both sides. Pure."""
+"""The shapes of a model's tensors in the engine's and in Hugging Face's format. Pure."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 
 Shape = tuple[int, ...]
 MODEL_PREFIXES = ("decoder.", "embedding.", "output_layer.", "mtp.", "model.")
-"""Prefixes of the model's tensors. The optimizer's tensors have others."""
+"""Prefixes of the model's tensors. The optimizer's tensors have different prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubTensor:
-    """A Hugging Face tensor, and its source in the engine."""
+    """A Hugging Face tensor and its source in the engine's checkpoint."""
 
     name: str
     shape: Shape
@@ -68,7 +68,7 @@ def engine_shape(entry: MappedTensor, model: HubModel) -> Shape:
         "down_proj": (hidden, ffn),
     }
     whole = shapes.get(module.rpartition(".")[2])
-    # Norms have no matrix. A norm that the engine fuses into the next module has its own name.
+    # Norms have no matrix. A norm that the engine fuses into the next module has a separate name.
     if whole is None or kind.startswith("layer_norm"):
         return (hidden,)
     return whole if kind == "weight" else whole[:1]
@@ -129,23 +129,23 @@ def name_in(tensor: HubTensor, names: Container[str]) -> str:
 def refuse_other_tensors(
     model: HubModel, tensors: Iterable[HubTensor], shapes: Mapping[str, Shape], where: str
 ) -> None:
-    """Reject a checkpoint whose tensors do not match the model. A vocabulary may have more rows.
+    """Reject a checkpoint whose tensors do not match the model. The embedding may have more rows.
 
-    A model with other tensors than the class has names for does not belong to that class.
+    A model with tensors that the class has no names for does not belong to that class.
     """
     known = {name_in(tensor, shapes): tensor.entry for tensor in tensors}
-    # An import writes such a tensor under both names.
+    # An import writes a tensor with two names under both.
     twice = {entry.engine for entry in known.values() if entry.also in shapes} - known.keys()
     ours = {
         name: shape
         for name, shape in shapes.items()
         if name.startswith(MODEL_PREFIXES) and name not in twice
     }
-    fix = "Check if engine.options of the run change the model: such a model cannot be exported."
+    fix = "Check if the run's engine.options change the model. Such a model cannot be exported."
     for name in sorted(ours.keys() ^ known.keys()):
         rule = f"{model.kind} has no tensor for {name}, which the checkpoint contains."
         if name in known:
-            rule = f"{model.kind} needs {name}, which the checkpoint lacks."
+            rule = f"{model.kind} needs the tensor {name}, which the checkpoint does not contain."
         raise refusal(ExchangeCode.TENSORS, where, rule, fix, name)
     for name, entry in known.items():
         wanted, there = stacked_shape(entry, model), ours[name]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weight maps: which tensor of an engine's checkpoint holds which Hugging Face tensor."""
+"""Weight maps: which tensor in an engine's checkpoint contains which Hugging Face tensor."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from seatrial.checkpoints.setup import ModelShape
 from seatrial.codes.exchange import ExchangeCode, refusal
 
 Values = Mapping[str, Any]
-"""An engine's arguments, by its own names."""
+"""An engine's arguments, under the engine's names."""
 
 
 class TensorPart(StrEnum):
@@ -21,7 +21,7 @@ class TensorPart(StrEnum):
     WHOLE = "whole"
     """The whole tensor."""
     VOCABULARY = "vocabulary"
-    """The rows of the tokenizer's entries, without padding."""
+    """The rows for the tokenizer's vocabulary, without padding."""
     QUERY = "query"
     """The queries of each head group."""
     KEY = "key"
@@ -29,13 +29,13 @@ class TensorPart(StrEnum):
     VALUE = "value"
     """The values of each head group."""
     ALL_HEADS = "all heads"
-    """Queries of all heads, then all keys, then all values. The engine orders them by head."""
+    """Queries of all heads, then all keys, then all values. The engine groups them by head."""
     GATE = "gate"
     """The first half of the rows: the input of the activation function."""
     UP = "up"
     """The second half of the rows."""
     QUERY_ROWS = "query rows"
-    """Queries of all heads, if all keys and values follow."""
+    """Queries of all heads, followed by all keys and all values."""
     KEY_ROWS = "key rows"
     """Keys of all heads, which follow the queries."""
     VALUE_ROWS = "value rows"
@@ -44,18 +44,18 @@ class TensorPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MappedTensor:
-    """One tensor on both sides."""
+    """One tensor in the engine's format and in Hugging Face's format."""
 
     engine: str
-    """Its name in a checkpoint. Without `{layer}`, it is stacked over layers and experts."""
+    """The name in a checkpoint. Without `{layer}`, it is stacked over layers and experts."""
     hub: str
-    """Its name in a Hugging Face file, with placeholders for the layer and the expert."""
+    """The name in a Hugging Face file, with placeholders for the layer and the expert."""
     part: TensorPart = TensorPart.WHOLE
     """The part of the engine's tensor."""
     transposed: bool = False
     """True if rows and columns are swapped."""
     also: str = ""
-    """The engine's other name for the same tensor, if its local layers have one."""
+    """The engine's second name for the same tensor, if its local layers use one."""
 
     @property
     def repeated(self) -> int:
@@ -77,17 +77,17 @@ class WeightExchange:
     entries: Callable[[HubModel, Values], tuple[MappedTensor, ...]]
     """Returns every tensor of the model."""
     refuse_plan: Callable[[Values], None]
-    """Raises FindingsError for a plan's arguments if no class supports the model."""
+    """Raises FindingsError if no class supports the model in a plan's arguments."""
     refuse_shape: Callable[[ModelShape, str], None]
-    """The same for a record."""
+    """Raises FindingsError if no class supports the model in a record."""
 
 
 def no_exchange(title: str) -> WeightExchange:
-    """Return the exchange of an engine whose checkpoints cannot be exported."""
+    """Return the exchange for an engine whose checkpoints cannot be exported."""
 
     def refuse(where: str) -> NoReturn:
-        rule = f"checkpoints of {title} cannot be exported."
-        raise refusal(ExchangeCode.NO_CLASS, where, rule, "Use a run of another engine.")
+        rule = f"{title} checkpoints cannot be exported."
+        raise refusal(ExchangeCode.NO_CLASS, where, rule, "Use a run with a different engine.")
 
     return WeightExchange(
         model=lambda _, where: refuse(where),

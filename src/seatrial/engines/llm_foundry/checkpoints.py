@@ -3,15 +3,15 @@
 """LLM Foundry's checkpoints: the configuration they depend on, and their contents.
 
 Setting names include their sections (`model.d_model`). Omitted settings have MPT's defaults
-(`llmfoundry/models/mpt/configuration_mpt.py`, LLM Foundry 0.22.0). A worker and a plan get the same
-setup.
+(`llmfoundry/models/mpt/configuration_mpt.py`, LLM Foundry 0.22.0). A worker and a plan produce the
+same setup.
 
-A checkpoint is sharded or whole. It is read without torch and without running code. A whole one is
-a single torch archive: a pickle that describes everything, and the raw numbers of each tensor. The
-pickle is read into stand-ins, and the numbers are only located, so the file may be larger than
-memory. Composer also saves the configuration of a Hugging Face model, and MPT is one (composer
-0.32.1, `get_metadata` of models/huggingface.py). It describes the trained model, even if the spec
-has changed since.
+A checkpoint is sharded or whole. This module reads it without torch and without executing code. A
+whole checkpoint is a single torch archive: a pickle that describes the state, and the raw numbers
+of each tensor. The pickle is read into stand-ins, and the numbers are only located, so the file may
+be larger than memory. Composer also saves the configuration of a Hugging Face model, and MPT is one
+(composer 0.32.1, `get_metadata` in models/huggingface.py). The saved configuration describes the
+trained model, even if the spec has changed since.
 """
 
 from collections import defaultdict
@@ -55,9 +55,9 @@ Values = Mapping[str, Any]
 WHOLE = "composer-whole"
 """The format without sharding: one file, written by the first rank."""
 SHARDED = "composer-sharded"
-"""The format of FSDP: one file per rank, and torch's list of tensors."""
+"""The format with FSDP: one file per rank, and torch's tensor metadata."""
 FSDP = "composer-fsdp"
-"""How it stores the optimizer state."""
+"""The optimizer sharding with FSDP."""
 WHOLE_FILE = "rank0.pt"
 """The file of a whole checkpoint."""
 
@@ -65,8 +65,8 @@ _PRECISIONS = {"amp_bf16": "bf16", "amp_fp16": "fp16"}
 
 
 def setup_from_settings(given: Values, versions: Versions, world_size: int) -> Setup:
-    """Return the configuration that a checkpoint of such a run depends on."""
-    # Composer turns FSDP off on a single rank.
+    """Return the configuration that a checkpoint from a run with these settings depends on."""
+    # Composer disables FSDP on a single rank.
     sharded = world_size > 1 and given.get("fsdp_config.state_dict_type") == "sharded"
     precision = str(given.get("precision") or "fp32")
     return Setup(
@@ -98,7 +98,7 @@ def _flat(tree: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
 
 
 def _model(values: Values) -> ModelShape:
-    """Return the dimensions. For a model with the Hub's own code, those that the plan overrides."""
+    """Return the dimensions. For a model with the Hub's own code, only those the plan overrides."""
     if values.get("model.name") == "hf_causal_lm":
         return _hub_model(values)
     hidden, heads = _number(values, "model.d_model"), _number(values, "model.n_heads")
@@ -170,7 +170,7 @@ def _positions(values: Values) -> str:
 
 def _data_order(values: Values) -> DataOrder:
     dataset = "train_loader.dataset."
-    # In a pod, `local` is the node's copy of `remote`.
+    # In a pod, `local` is the copy of `remote` on the node.
     named = {name: values[name] for name in values if name.startswith(dataset)}
     remote = {name for name in named if name.endswith(".remote") and named[name]}
     copies = {f"{name.removesuffix('remote')}local" for name in remote}
@@ -209,7 +209,7 @@ def _number(values: Values, name: str) -> int:
 
 
 def _steps(duration: object) -> int:
-    """Return the steps of a duration in Composer's notation; 0 for other units."""
+    """Return the number of steps in a Composer duration; 0 for other units."""
     text = str(duration or "").removesuffix("ba")
     return int(text) if text.isdigit() else 0
 
@@ -224,7 +224,7 @@ STORAGES = {
     "HalfStorage": ("float16", 2),
     "DoubleStorage": ("float64", 8),
 }
-"""Storage classes of weights, with the data type and its size in bytes."""
+"""Storage classes for weights, with the data type and its size in bytes."""
 
 
 def sharded_contents(place: Location, directory: str) -> Contents:
@@ -245,7 +245,7 @@ def sharded_contents(place: Location, directory: str) -> Contents:
 
 
 def whole_contents(place: Location, directory: str) -> Contents:
-    """Read a verified checkpoint of one file. Raises UnsafeFileError if it is not Composer's."""
+    """Read a verified single-file checkpoint. Raises UnsafeFileError if it is not Composer's."""
     with place.open(f"{directory}/{WHOLE_FILE}") as stream:
         try:
             return _whole(scan_archive(stream))
@@ -255,7 +255,7 @@ def whole_contents(place: Location, directory: str) -> Contents:
 
 def _contents(tensors: dict[str, StoredTensor], settings: dict[str, Any]) -> Contents:
     if not tensors or not settings:
-        raise UnsafeFileError("it contains no Hugging Face model and no configuration of one")
+        raise UnsafeFileError("it contains no Hugging Face model or no model configuration")
     return Contents(tensors, settings)
 
 
@@ -272,7 +272,7 @@ def _whole(archive: ScannedArchive) -> Contents:
     except (
         *(AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError),
     ) as error:
-        raise UnsafeFileError(f"it is not what Composer writes ({error})") from error
+        raise UnsafeFileError(f"it is not a Composer checkpoint ({error})") from error
     return _contents(tensors, settings)
 
 
@@ -283,7 +283,7 @@ def _at(tree: Any, names: Iterable[str]) -> Any:
 
 
 def _tensor(name: str, told: Any, archive: ScannedArchive) -> StoredTensor:
-    """Return a tensor from the arguments of the function that would create it."""
+    """Return a tensor from the arguments of the function that would create the tensor."""
     storage: Storage
     storage, offset, size, strides = told.arguments[:4]
     dtype, width = STORAGES[storage.kind]
@@ -311,10 +311,10 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def refuse_foreign(load: str) -> None:
-    """Raise StopError if a file or a directory of shards must not be loaded."""
+    """Raise StopError if a file, or a directory with shards, must not be loaded."""
     if "://" in load:
-        rule = "a checkpoint in an object store would be loaded without a scan."
-        fix = "Copy it to a directory first (seatrial checkpoints copy), and use that directory."
+        rule = "a checkpoint in an object store would be loaded without being scanned."
+        fix = "Copy it to a directory with seatrial checkpoints copy, and use that directory."
         raise stop(StopCode.NO_CHECKPOINT, found(CheckpointCode.UNRECORDED, load, rule, fix, load))
     path = Path(load)
     try:
@@ -322,21 +322,21 @@ def refuse_foreign(load: str) -> None:
             with file.open("rb") as stream:
                 scan_items(stream, items)
     except UnsafeFileError as error:
-        rule = f"it contains what no checkpoint needs: {error}. None of it was executed."
-        fix = "Do not load it. Find out who wrote it, or use other weights."
+        rule = f"the file is not safe to load: {error}. No code from it was executed."
+        fix = "Do not load the file. Find out what wrote it, or use different weights."
         raise stop(StopCode.NO_CHECKPOINT, found(CheckpointCode.PICKLE, load, rule, fix)) from error
     except OSError as error:
         raise stop(StopCode.NO_CHECKPOINT, unreadable(load, error)) from error
 
 
 def _items(path: Path) -> dict[Path, list[StoredItem]]:
-    """Return every item of a checkpoint by file. A whole checkpoint is one item."""
+    """Return every item in a checkpoint by file. A whole checkpoint is one item."""
     if not path.is_dir():
         return {path: [StoredItem(path.name, path.name, 0, path.stat().st_size)]}
     found_items: dict[Path, list[StoredItem]] = defaultdict(list)
     for item in stored_items((path / METADATA).read_bytes()):
         if "/" in item.file:
-            raise UnsafeFileError(f"the list of tensors references {item.file!r}")
+            raise UnsafeFileError(f"the metadata references {item.file!r}, which is not a shard")
         found_items[path / item.file].append(item)
     return found_items
 
@@ -357,11 +357,11 @@ class ComposerCheckpoints(EngineCheckpoints):
         return setup_from_settings(arguments, versions, world_size)
 
     def format(self, setup: Setup) -> CheckpointFormat:
-        """One file of the first rank, or shards that any number of ranks can load."""
+        """Return the format: one file from the first rank, or shards for any number of ranks."""
         return CheckpointFormat(has_tensor_list=setup.checkpoint_format != WHOLE)
 
     def tokenizer(self, setup: Setup) -> str:
-        """Return a Hugging Face tokenizer, because transformers loads every tokenizer."""
+        """Return a Hugging Face tokenizer, because transformers loads all tokenizers."""
         return f"HuggingFaceTokenizer {setup.tokenizer}".strip()
 
     def contents(self, place: Location, directory: str, setup: Setup) -> Contents:

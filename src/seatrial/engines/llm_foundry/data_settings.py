@@ -8,23 +8,23 @@ from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.data import DataSource
 
 TRAIN, VALIDATION = "train", "val"
-"""The folders of a prepared data set, as in LLM Foundry's own converter."""
+"""The folders of a prepared data set, named as by LLM Foundry's own converter."""
 LOADERS = {"train_loader": TRAIN, "eval_loader": VALIDATION}
 WORKERS = 8
-"""Data loader processes per rank, as in the published files."""
+"""Data loader processes per rank, as in LLM Foundry's published files."""
 CACHE_LIMIT = "20gb"
 """Maximum size of a loader's cache on the node's disk. A pod that fills the disk is evicted."""
 MOCK = "mock"
-"""The folder of mock data below the data location."""
+"""The folder for mock data in the data location."""
 
 
 def has_evaluation(plan: Plan) -> bool:
-    """True if the run evaluates validation data."""
+    """True if the run evaluates on validation data."""
     return plan.spec.training.evaluation.batches > 0
 
 
 def data_settings(plan: Plan, cache: str = "") -> Arguments:
-    """Return the data loaders of a plan. With a cache, each node copies what it reads there."""
+    """Return a plan's data loaders. With a cache, each node copies the data that it reads there."""
     found: Arguments = {
         "tokenizer.name": tokenizer(plan),
         "tokenizer.kwargs.model_max_length": plan.model.sequence_length,
@@ -72,17 +72,17 @@ def _places(plan: Plan, dataset: str, split: str, cache: str) -> Arguments:
 
 
 def source_place(plan: Plan, source: DataSource) -> str:
-    """Return the location of a source's data: prepared, or where preparation writes it."""
+    """Return the location of a source's prepared data, or where preparation writes it."""
     if source.prepared is not None:
         return source.prepared
     return f"{plan.data_location.rstrip('/')}/{mds_directory(plan, source.name or '')}"
 
 
 def mds_directory(plan: Plan, source: str) -> str:
-    """Return the directory of a source's samples below the data location.
+    """Return the directory of a source's samples in the data location.
 
-    The name contains the length and the split, so that samples with others never overwrite those
-    that a run may be reading.
+    The name contains the sequence length and the split, so that samples with a different length or
+    split never overwrite samples that a run may be reading.
     """
     split = (str(share).removesuffix(".0") for share in plan.spec.data.split)
     whole = f"mds-{plan.model.sequence_length}-{'-'.join(split)}"
@@ -90,7 +90,7 @@ def mds_directory(plan: Plan, source: str) -> str:
 
 
 def prepared_splits(plan: Plan) -> list[tuple[str, str]]:
-    """Return the directories of given splits that the run reads, with their fields."""
+    """Return the directories of prepared splits that the run reads, with their spec fields."""
     options = plan.spec.engine.options
     return [
         (
@@ -104,7 +104,7 @@ def prepared_splits(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _place(prefix: str, place: str, cache: str) -> Arguments:
-    """Return the directory itself, or its copy on the node."""
+    """Return the directory itself, or a remote with its copy on the node."""
     if cache or "://" in place:
         return {f"{prefix}.local": cache or None, f"{prefix}.remote": place}
     return {f"{prefix}.local": place}

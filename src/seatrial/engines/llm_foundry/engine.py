@@ -46,7 +46,7 @@ from seatrial.spec.training import Precision
 
 
 class LlmFoundryEngine(Engine):
-    """The engine for MPT and for Hugging Face's causal models."""
+    """The engine for MPT and for Hugging Face's causal language models."""
 
     name: str = "llm-foundry"
     title = "LLM Foundry"
@@ -73,10 +73,10 @@ class LlmFoundryEngine(Engine):
     checkpoint_class = "seatrial.engines.llm_foundry.checkpoints:ComposerCheckpoints"
     log_class = "seatrial.engines.llm_foundry.log_format:ComposerLog"
     modelled: Mapping[str, str] = MODELLED
-    """Options that a field of the spec sets, with that field."""
+    """Options that a spec field sets, with the name of that field."""
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """Sharding is full or off, and recomputation covers whole layers or is off."""
+        """Return the limits: full or no sharding, full or no activation recomputation."""
         return EngineLimits(
             stack="llm-foundry",
             splits_model=self.splits_model,
@@ -90,18 +90,18 @@ class LlmFoundryEngine(Engine):
         return option_problems(options)
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """Return what LLM Foundry does not support."""
+        """Return the problems with settings that LLM Foundry does not support."""
         return plan_problems(plan)
 
     def arguments(self, plan: Plan) -> Arguments:
-        """Return the settings of a plan."""
+        """Return a plan's settings."""
         settings = engine_settings(plan)
         if plan.spec.data.mock:
             settings |= mock_settings(plan, plan.data_location)
         return settings
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """Return the settings in a pod, whose node caches the data on its own disk."""
+        """Return the settings for a pod, whose node caches the data on its local disk."""
         cache = f"{scratch}/data" if scratch and plan.spec.data.sources else ""
         settings = engine_settings(plan, cache)
         if plan.spec.data.mock:
@@ -111,19 +111,19 @@ class LlmFoundryEngine(Engine):
         return settings
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """Return the settings without what validation would load or contact."""
+        """Return the settings without data and services that validation would load or contact."""
         loggers = {name: None for name in engine_settings(plan) if name.startswith("loggers.")}
-        # GPU kernels are not installed where this runs, and no dimension depends on them.
+        # GPU kernels are not installed where validation runs, and no dimension depends on them.
         mpt = plan.model.architecture.family is Family.MPT
         kernels = CPU_KERNELS if mpt else {}
         return engine_settings(plan) | loggers | kernels | {"model.init_device": "meta"}
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """Return the settings of a drill on a CPU."""
+        """Return the settings for a drill on CPU."""
         return trial_settings(plan, trial)
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
-        """Return only the model settings, for a CPU."""
+        """Return only the model settings, for CPU."""
         return one_rank_settings(arguments)
 
     def command_line(self, arguments: Arguments) -> list[str]:
@@ -135,16 +135,16 @@ class LlmFoundryEngine(Engine):
         return settings_yaml(arguments)
 
     def no_rehearsal(self, plan: Plan) -> str:
-        """Reject models of the Hub, whose config.json only the Hub has."""
+        """Reject models from the Hub, because only the Hub has their config.json."""
         if plan.model.architecture.family is not Family.MPT:
             return (
-                "A twin of hf_causal_lm needs the configuration in its Hub repository and cannot "
-                "be created here. Rehearse an MPT model with the same layout."
+                "An hf_causal_lm model cannot be rehearsed, because a scaled-down copy needs the "
+                "configuration in its Hub repository. Rehearse an MPT model with the same layout."
             )
         return ""
 
     def cpu_precision(self, precision: Precision) -> Precision:
-        """Return fp32, the only precision of Composer on a CPU."""
+        """Return fp32, the only precision that Composer supports on CPU."""
         return Precision.FP32
 
     def data_files(self, prepared: str) -> tuple[str, ...]:
@@ -164,5 +164,5 @@ class LlmFoundryEngine(Engine):
         return prepared_splits(plan)
 
     def hub_tokenizer(self, plan: Plan) -> tuple[str, str] | None:
-        """Return every tokenizer: all use Hugging Face's loader."""
+        """Return the tokenizer: LLM Foundry always uses Hugging Face's loader."""
         return str(tokenizer(plan)), tokenizer_name(plan.model.tokenizer)[1]

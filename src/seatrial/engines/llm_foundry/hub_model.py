@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derive a model from the configuration that Composer saves, or from a plan's settings. Pure.
 
-MPT has many options, and no Hugging Face class has them all. Three classes cover some of them:
-MptForCausalLM the released MPT-7B, GPT2LMHeadModel MPT's own defaults, and LlamaForCausalLM an MPT
-with rotary positions, RMSNorm and SwiGLU. None of them needs remote code. Defaults are from
-`configuration_mpt.py` and `config_defaults.py`, LLM Foundry 0.22.0.
+MPT has many options, and no Hugging Face class supports all of them. Three classes cover some:
+MptForCausalLM covers the released MPT-7B, GPT2LMHeadModel covers MPT's own defaults, and
+LlamaForCausalLM covers an MPT with rotary positions, RMSNorm and SwiGLU. None of them needs remote
+code. Defaults are from `configuration_mpt.py` and `config_defaults.py`, LLM Foundry 0.22.0.
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ POSSIBLE = (
     "positions, biases and GELU (GPT2LMHeadModel), or with rotary positions, RMSNorm and "
     "SwiGLU (LlamaForCausalLM), and Hugging Face's own Llama."
 )
-"""The models of LLM Foundry that can be exported."""
+"""The LLM Foundry models that can be exported."""
 
 SECTION = "model."
-"""The section of a plan's settings that describes the model."""
+"""The section in a plan's settings that describes the model."""
 HUGGING_FACE = "hf_causal_lm"
 POSITIONS = ("alibi", "rope")
 NORMS = {
@@ -52,58 +52,62 @@ CLASSES = {
     ("learned", "LayerNorm", "GELU", True): HubClass.GPT2,
     ("rope", "RMSNorm", "SwiGLU", False): HubClass.LLAMA,
 }
-"""Positions, norm, activation and biases of the classes."""
+"""Positions, norm, activation and biases of each class."""
 
 _ATTENTION = "attn_config."
 ALWAYS_PLAIN = (
     Plain("logit_scale", (None,), "scaled logits"),
     Plain("final_logit_softcapping", (None,), "capped logits"),
-    Plain("fc_type", (None, "torch"), "linear layers of other kernels"),
-    Plain("fc_type.name", (None, "torch"), "linear layers of other kernels"),
-    Plain("ffn_config.ffn_type", (None, "mptmlp", "mptglu"), "another feed-forward block"),
+    Plain("fc_type", (None, "torch"), "linear layers with other kernels"),
+    Plain("fc_type.name", (None, "torch"), "linear layers with other kernels"),
+    Plain("ffn_config.ffn_type", (None, "mptmlp", "mptglu"), "this feed-forward block"),
     Plain(f"{_ATTENTION}qk_ln", OFF, "normalised queries and keys"),
     Plain(f"{_ATTENTION}qk_gn", OFF, "normalised queries and keys"),
-    Plain(f"{_ATTENTION}fused_qkv", (None, True), "queries, keys and values in tensors of MPT's"),
+    Plain(f"{_ATTENTION}fused_qkv", (None, True), "separate tensors for queries, keys and values"),
     Plain(f"{_ATTENTION}attn_logit_softcapping", (None,), "capped attention"),
     Plain(f"{_ATTENTION}sliding_window_size", (None, -1), "sliding-window attention"),
-    Plain(f"{_ATTENTION}attn_temperature_tuning.attn_scale", (None, 0.0), "attention by position"),
+    Plain(
+        f"{_ATTENTION}attn_temperature_tuning.attn_scale",
+        (None, 0.0),
+        "position-dependent attention scaling",
+    ),
     Plain(f"{_ATTENTION}kv_dim", (None,), "cross-attention"),
     Plain(f"{_ATTENTION}nope", OFF, "layers without positions"),
 )
 NOT_MPT_PLAIN = (
     Plain(f"{_ATTENTION}clip_qkv", (None,), "clipped queries, keys and values"),
-    Plain(f"{_ATTENTION}softmax_scale", (None,), "another attention scale"),
+    Plain(f"{_ATTENTION}softmax_scale", (None,), "a custom attention scale"),
 )
 CLASS_PLAIN = {
-    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "another ALiBi slope"),),
+    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "a different ALiBi slope"),),
     HubClass.GPT2: NOT_MPT_PLAIN,
     HubClass.LLAMA: (
         *NOT_MPT_PLAIN,
-        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "another rotary type"),
+        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "a different rotary type"),
         Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "rotary scaling"),
     ),
 }
 
 
 def model_of_saved(values: Values, where: str) -> HubModel:
-    """Return the model of a saved configuration. Raises FindingsError if no class supports it."""
+    """Return the model in a saved configuration. Raises FindingsError if no class supports it."""
     kind = str(values.get("model_type"))
     if kind == "mpt":
         return _mpt(values, where)
     if kind != "llama":
-        _refuse(where, f"it is a Hugging Face model of type {kind!r}.", kind)
+        _refuse(where, f"export does not support Hugging Face models of type {kind!r}.", kind)
     return model_of_config(_nested(values), where)
 
 
 def entries_of_saved(model: HubModel, values: Values) -> tuple[MappedTensor, ...]:
-    """Return every tensor of the model of such a configuration."""
+    """Return every tensor of the model in a saved configuration."""
     return mpt_entries(model) if values.get("model_type") == "mpt" else same_entries(model)
 
 
 def refuse_plan(arguments: Values) -> None:
-    """Reject the settings of a plan whose model no class supports.
+    """Reject a plan's settings if no class supports the model.
 
-    The full configuration of a model with the Hub's own code is known only to the Hub.
+    For a model with the Hub's own code, only the Hub has the full configuration.
     """
     if arguments.get(f"{SECTION}name") != HUGGING_FACE:
         given = {
@@ -115,9 +119,9 @@ def refuse_plan(arguments: Values) -> None:
 
 
 def refuse_shape(shape: ModelShape, where: str) -> None:
-    """Reject a model that no class supports, by the record alone."""
+    """Reject a model that no class supports, based on the record alone."""
     if not shape.padded_vocab_size:
-        # A model with the Hub's own code, of which the record contains little.
+        # The record of a model with the Hub's own code contains little about the model.
         return
     values = {
         "d_model": shape.hidden_size,
@@ -144,12 +148,14 @@ def _mpt(values: Values, where: str) -> HubModel:
     refuse_unless_plain(values, (*ALWAYS_PLAIN, *CLASS_PLAIN[kind]), kind, where, POSSIBLE)
     overrides = [name for name in values if name.startswith("block_overrides") and values[name]]
     if overrides:
-        _refuse(where, f"{kind} has no layers that differ ({overrides[0]}).", overrides[0])
+        rule = f"{kind} does not support layers that differ from each other ({overrides[0]})."
+        _refuse(where, rule, overrides[0])
     if values.get("attention_bias") not in (None, not values.get("no_bias")):
-        _refuse(where, f"{kind} has no biases of queries, keys and values alone (attention_bias).")
+        rule = "biases only for queries, keys and values (attention_bias)"
+        _refuse(where, f"{kind} does not support {rule}.")
     model = _model(values, kind, where)
     if kind is not HubClass.LLAMA and model.kv_heads != model.heads:
-        _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
+        _refuse(where, f"{kind} does not support grouped-query attention.", str(model.kv_heads))
     if model.heads * model.head_dim != model.hidden_size:
         _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(model.head_dim))
     if kind is HubClass.MPT and model.ffn_hidden_size != 4 * model.hidden_size:
@@ -170,7 +176,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts in CLASSES:
         return CLASSES[parts]
     said = ", ".join(parts[:3]) + (", biases" if biases else ", no biases")
-    _refuse(where, f"no class that export supports has {said} together.", said)
+    _refuse(where, f"no class that export supports has this combination: {said}.", said)
 
 
 def _model(values: Values, kind: HubClass, where: str) -> HubModel:
@@ -184,7 +190,7 @@ def _model(values: Values, kind: HubClass, where: str) -> HubModel:
         kind=kind,
         layers=int(values["n_layers"]),
         hidden_size=hidden,
-        # Truncated as in LLM Foundry (models/layers/ffn.py, resolve_ffn_hidden_size).
+        # Truncate as LLM Foundry does (models/layers/ffn.py, resolve_ffn_hidden_size).
         ffn_hidden_size=int(inner or hidden * float(values.get("expansion_ratio") or 4)),
         heads=heads,
         kv_heads=int(grouped or heads),
@@ -202,17 +208,19 @@ def _model(values: Values, kind: HubClass, where: str) -> HubModel:
 
 
 def _activation(values: Values, kind: HubClass, where: str) -> HubActivation:
-    """Return the activation function, by torch's name; GELU if it is not set."""
+    """Return the activation function; GELU if it is not set."""
     function = "ffn_config.ffn_act_fn"
     name = str(values.get(f"{function}.name") or "gelu")
     approximate = str(values.get(f"{function}.approximate") or "none")
     if kind is HubClass.LLAMA:
         if name != "silu":
-            _refuse(where, f"{kind} has SwiGLU, but the gate is {name} ({function}).", name)
+            rule = f"{kind} supports only SwiGLU, but the gate is {name} ({function})."
+            _refuse(where, rule, name)
         return HubActivation.SILU
     if name != "gelu" or (approximate == "tanh" and kind is HubClass.MPT):
         said = name if name != "gelu" else "gelu with tanh"
-        _refuse(where, f"{kind} has GELU, but the model has {said} ({function}).", said)
+        rule = f"{kind} supports only exact GELU, but the model uses {said} ({function})."
+        _refuse(where, rule, said)
     return HubActivation.GELU_TANH if approximate == "tanh" else HubActivation.GELU
 
 

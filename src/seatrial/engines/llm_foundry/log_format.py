@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the console output of Composer, the trainer of LLM Foundry, into events.
+"""Parse the console output of Composer, LLM Foundry's trainer, into events.
 
-A step is a headline with the progress and one line per metric. The format is that of
+A step is a headline with the progress, and one line per metric. The format is defined in
 composer/loggers/console_logger.py, callbacks/speed_monitor.py and memory_monitor.py at v0.32.1.
 """
 
@@ -22,9 +22,9 @@ _EVALUATION = re.compile(
 )
 _METRIC = re.compile(r"\s+(?:Train|Eval) (?P<name>\S{1,200}): (?P<value>.{0,200})")
 _FOREIGN = 10_000
-"""Lines of other processes that may come between two lines of a block."""
+"""Maximum number of lines from other processes between two lines of a block."""
 _MOST_METRICS = 2_000
-"""Metrics per step. A model that logs every weight has more, which are cut off."""
+"""Maximum number of metrics per step. A run that logs every weight has more; they are dropped."""
 _GIGABYTE = 1e9
 
 NAMES = {
@@ -37,13 +37,13 @@ NAMES = {
     "throughput/device/flops_per_sec": "flops_per_gpu",
     "throughput/device/mfu": "mfu",
 }
-"""Our names of metrics. Other metrics keep their names."""
+"""Seatrial's names for Composer's metrics. Other metrics keep their names."""
 
 _NOTHING: tuple[Event, ...] = ()
 
 
 class _Block:
-    """A headline and the metrics after it so far."""
+    """A headline and the metrics that followed it."""
 
     def __init__(self, headline: LogLine, found: re.Match[str], training: bool) -> None:
         self.source = headline.source
@@ -55,10 +55,10 @@ class _Block:
 
 
 class ComposerLog:
-    """Parses line by line, with bounded memory."""
+    """Parses a log line by line, with bounded memory."""
 
     marks = (b"]:", b" data:")
-    """A line without one of these is irrelevant, unless a block is open."""
+    """A line that contains none of these is irrelevant, unless a block is open."""
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +73,7 @@ class ComposerLog:
         self._told_by = ""
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """Parse one line; return the event of the block that it ends, if any."""
+        """Parse one line. Return the event of the block that this line ends, if any."""
         headline = b"]:" in line or b" data:" in line
         if self._block is None and not headline:
             return _NOTHING
@@ -110,7 +110,7 @@ class ComposerLog:
             return (self._evaluated(block),)
         step = _step(block)
         if step is None or (step == self._step and self._known and block.source != self._told_by):
-            # Several ranks may print the same step; one is enough.
+            # Several ranks may print the same step; keep only the first.
             return _NOTHING
         covered = step - self._step if self._known and step > self._step else 1
         self._step, self._known, self._told_by = step, True, block.source
@@ -152,14 +152,14 @@ def _step(block: _Block) -> int | None:
     """Return the step of a block."""
     done = block.metrics.get("time/batch")
     if done is not None and 0 <= done < 1e15:
-        # Counted before the step; the headline counts after it.
+        # Composer counts this before the step, and the headline after the step.
         return int(done) + 1
     plain = block.found["unit"] == "batch" and not block.found["epoch"]
     return int(block.found["done"]) if plain else None
 
 
 def _seconds(metrics: dict[str, float]) -> float | None:
-    """Return the seconds per step, from rates that are printed with four decimals.
+    """Return the step time in seconds, from rates that are printed with four decimals.
 
     Steps that take minutes have a rate such as `0.0027`, so the sample rate is more precise.
     """

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The model section: MPT by its dimensions, other families through `hf_causal_lm`.
+"""The model section: MPT from its dimensions, other families through `hf_causal_lm`.
 
-Names and defaults are those of `llmfoundry/models/mpt/configuration_mpt.py` and
-`llmfoundry/models/hf/hf_causal_lm.py` of LLM Foundry 0.22.0.
+Names and defaults are from `llmfoundry/models/mpt/configuration_mpt.py` and
+`llmfoundry/models/hf/hf_causal_lm.py` in LLM Foundry 0.22.0.
 """
 
 from seatrial.engines.engine import Arguments, ArgumentValue
@@ -17,12 +17,12 @@ NORMS = {
     Norm.LAYERNORM_NO_BIAS: "low_precision_layernorm",
     Norm.RMSNORM: "low_precision_rmsnorm",
 }
-"""Norms of MPT. `no_bias` controls the biases of norms and of linear layers."""
+"""MPT's norms. `no_bias` controls the biases of norms and of linear layers."""
 
 
 def model_settings(plan: Plan) -> Arguments:
     """Return the model settings for LLM Foundry."""
-    # With meta, each rank creates only its own shard of the weights.
+    # With the meta device, each rank creates only its own shard of the weights.
     device = "meta" if plan.sharding is Sharding.FSDP else "cpu"
     if plan.model.architecture.family is Family.MPT:
         return {"model.name": "mpt_causal_lm", "model.init_device": device} | _mpt(plan)
@@ -30,7 +30,7 @@ def model_settings(plan: Plan) -> Arguments:
 
 
 def _mpt(plan: Plan) -> Arguments:
-    """Return MPT's settings, without those that equal MPT's defaults."""
+    """Return the settings that differ from MPT's defaults."""
     model = plan.model.architecture
     grouped = model.kv_heads < model.heads
     return {
@@ -65,9 +65,10 @@ def _positions(model: Architecture) -> Arguments:
 
 
 def _inner_size(model: Architecture) -> Arguments:
-    """Return the feed-forward size, as a ratio if that is exact.
+    """Return the feed-forward size, as a ratio if the ratio is exact.
 
-    LLM Foundry rejects a ratio whose product is not an integer, and 1920 / 704 is rounded.
+    LLM Foundry rejects a ratio whose product is not an integer, and a ratio such as 1920 / 704 is
+    rounded.
     """
     ratio = model.ffn_hidden_size / model.hidden_size
     if ratio * model.hidden_size != model.ffn_hidden_size:
@@ -83,7 +84,7 @@ def _feed_forward(model: Architecture) -> Arguments:
 
 
 def _initial(plan: Plan) -> Arguments:
-    """Return the standard deviation of initial weights if the spec sets it, else MPT's scheme."""
+    """Return the standard deviation of the initial weights if the spec sets it, or MPT's scheme."""
     if "init_std" not in plan.spec.training.model_fields_set:
         return {}
     name, spread = "model.init_config.name", "model.init_config.init_std"
@@ -93,8 +94,8 @@ def _initial(plan: Plan) -> Arguments:
 def _hugging_face(plan: Plan) -> Arguments:
     """Return a randomly initialised model with the Hub's own code and the plan's dimensions.
 
-    The repository is that of the tokenizer. Both belong to the same family, and its config.json is
-    the base that the dimensions override.
+    The repository is that of the tokenizer, which belongs to the same family. The dimensions
+    override values in its config.json.
     """
     model = plan.model.architecture
     override = "model.config_overrides."

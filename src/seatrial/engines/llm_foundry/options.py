@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's settings: which exist, and which of them a field of the spec covers."""
+"""LLM Foundry's settings: which ones exist, and which ones a spec field sets."""
 
 from collections.abc import Mapping
 
@@ -72,10 +72,10 @@ NAMES: dict[str, frozenset[str]] = {
         | {"state_dict_type", "sync_module_states", "use_orig_params", "verbose"}
     ),
 }
-"""Known names by section. Other sections, and other names below these, are unknown."""
+"""Known names by section. Other sections, and other names in these sections, are unknown."""
 
 WHOLE = frozenset({"fsdp_config", "tokenizer"})
-"""Sections whose names are all known. Registries and the Hub can extend the others."""
+"""Sections whose names are all known. Registries and the Hub can extend the other sections."""
 FREE = frozenset({"metadata"})
 """Sections in which any name is valid."""
 
@@ -150,28 +150,28 @@ MODELLED = {
     "loggers.tensorboard.log_dir": "monitoring.tensorboard",
     "loggers.wandb.project": "monitoring.wandb.project",
 }
-"""Settings that a field of the spec sets, with that field."""
+"""Settings that a spec field sets, with the name of that field."""
 
 DERIVED = {
-    "save_filename": "Seatrial finds checkpoints by their names",
-    "save_latest_filename": "Seatrial finds checkpoints by their names",
-    "fsdp_config.sharded_ckpt_prefix_dir": "Seatrial finds checkpoints by their names",
+    "save_filename": "Seatrial finds checkpoints by their file names",
+    "save_latest_filename": "Seatrial finds checkpoints by their file names",
+    "fsdp_config.sharded_ckpt_prefix_dir": "Seatrial finds checkpoints by their file names",
     "fsdp_config.state_dict_type": "the plan sets the checkpoint format",
-    "fsdp_config.data_parallel_shard_degree": "the plan sets how ranks share the model",
-    "fsdp_config.data_parallel_replicate_degree": "the plan sets how ranks share the model",
+    "fsdp_config.data_parallel_shard_degree": "the plan sets the sharding",
+    "fsdp_config.data_parallel_replicate_degree": "the plan sets the sharding",
     "optimizer.name": "memory and weight decay are computed for AdamW",
     "save_weights_only": "a restarted run would lose its optimizer state",
-    "save_ignore_keys": "a restarted run would lose a part of its state",
-    "load_ignore_keys": "a restarted run would lose a part of its state",
+    "save_ignore_keys": "a restarted run would lose part of its state",
+    "load_ignore_keys": "a restarted run would lose part of its state",
     "save_overwrite": "a run would not resume from its own checkpoints",
     "autoresume": "a run would not resume from its own checkpoints",
     "only_hf_checkpoint": "the plan is for training",
     "only_composer_checkpoint": "the plan is for training",
     "tp_config": "the plan does not support LLM Foundry's tensor parallelism",
     "train_subset_num_batches": "the plan sets the number of steps",
-    "n_gpus": "LLM Foundry counts them itself",
-    "device_train_grad_accum": "LLM Foundry computes it itself",
-    "variables": "the plan has a value for each",
+    "n_gpus": "LLM Foundry counts the GPUs itself",
+    "device_train_grad_accum": "LLM Foundry computes gradient accumulation itself",
+    "variables": "the plan sets every value directly",
 }
 """Settings that would contradict the plan, with the reason."""
 
@@ -180,7 +180,7 @@ SECTIONS = frozenset(
     | {"fsdp_config", "tp_config", "eval_gauntlet", "loggers", "callbacks", "algorithms"}
     | {"profiler", "compile_config", "metadata", "variables"}
 )
-"""Settings with settings below them."""
+"""Settings that contain other settings."""
 
 KNOWN = SECTIONS | {
     *("accumulate_train_batch_on_tokens", "autoresume", "code_paths", "console_log_interval"),
@@ -196,7 +196,7 @@ KNOWN = SECTIONS | {
     *("save_latest_filename", "save_num_checkpoints_to_keep", "save_overwrite"),
     *("save_weights_only", "seed", "spin_dataloaders", "train_subset_num_batches"),
 }
-"""The fields of `TrainConfig` (llmfoundry/utils/config_utils.py of LLM Foundry 0.22.0)."""
+"""The fields of `TrainConfig` (llmfoundry/utils/config_utils.py in LLM Foundry 0.22.0)."""
 
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
@@ -214,33 +214,33 @@ def _problem(name: str) -> Problem | None:
         return Problem(EngineCode.MODELLED_OPTION, field, rule, f"Set {MODELLED[taken]} instead.")
     if taken in DERIVED:
         rule = f"{name} would contradict the plan: {DERIVED[taken]}."
-        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove it.")
+        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove this setting.")
     if section not in KNOWN:
         return _unknown(field, name, nearest(section, KNOWN))
     below = name.partition(".")[2]
     if below and section not in SECTIONS:
-        rule = f"{section} of LLM Foundry has no settings below it."
+        rule = f"LLM Foundry's {section} is a value, not a section."
         return Problem(EngineCode.UNKNOWN_OPTION, field, rule, f"Set {section} itself.")
     if not below and section in SECTIONS:
         rule = f"{section} is a section of LLM Foundry's settings, not a value."
-        fix = f"Set a value below it: {section}.NAME."
+        fix = f"Set a value in this section: {section}.NAME."
         return Problem(EngineCode.OPTION_VALUE, field, rule, fix)
     return _below(field, name) if below and section not in FREE else None
 
 
 def _taken(name: str) -> str:
-    """Return the setting, or the one that contains it, that the plan sets; empty if none does."""
+    """Return the setting that the plan sets: this one, or one that contains it. Empty if none."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         whole = ".".join(parts[:end])
-        # In a section that the plan fills, the remaining settings are free.
+        # In a section in which the plan sets some values, a spec may set the others.
         if whole in DERIVED or (whole in MODELLED and (end > 1 or whole == name)):
             return whole
     return ""
 
 
 def _below(field: str, name: str) -> Problem | None:
-    """Check a setting of a section against the names in LLM Foundry's sources."""
+    """Check a setting in a section against the names in LLM Foundry's source code."""
     parts = name.split(".")
     for end in range(1, len(parts)):
         section, part = ".".join(parts[:end]), parts[end]
@@ -253,12 +253,12 @@ def _below(field: str, name: str) -> Problem | None:
             break
     else:
         return None
-    rule = f"{name} is passed on unchecked: only LLM Foundry can tell if this setting exists."
-    fix = "Compare it with LLM Foundry's own documentation."
+    rule = f"{name} is passed on unchecked: only LLM Foundry can determine if it exists."
+    fix = "Check the name in LLM Foundry's documentation."
     return Problem(EngineCode.UNCHECKED_OPTION, field, rule, fix)
 
 
 def _unknown(field: str, name: str, match: str | None) -> Problem:
-    """Return the problem of a setting that does not exist."""
-    fix = f"Did you mean {match}?" if match else "Look it up in LLM Foundry's TrainConfig."
+    """Return the problem for a setting that does not exist."""
+    fix = f"Did you mean {match}?" if match else "See LLM Foundry's TrainConfig for valid names."
     return Problem(EngineCode.UNKNOWN_OPTION, field, f"LLM Foundry has no setting {name}.", fix)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Map the fields of a plan to LLM Foundry's settings, in the order of its published files.
+"""Map plan fields to LLM Foundry's settings, in the order of its published files.
 
-The names are from `TrainConfig` (`llmfoundry/utils/config_utils.py` of LLM Foundry 0.22.0), the
-order from `scripts/train/yamls/pretrain/mpt-30b.yaml`. Sections are parts of a name:
+The names are from `TrainConfig` (`llmfoundry/utils/config_utils.py` in LLM Foundry 0.22.0), the
+order is from `scripts/train/yamls/pretrain/mpt-30b.yaml`. A name includes its section:
 `optimizer.lr`.
 """
 
@@ -33,7 +33,7 @@ SCHEDULERS = {
 
 
 def engine_settings(plan: Plan, cache: str = "") -> Arguments:
-    """Return the settings of a plan, including the spec's engine options."""
+    """Return a plan's settings, including the spec's engine options."""
     settings: Arguments = {
         "max_seq_len": plan.model.sequence_length,
         "run_name": plan.spec.name,
@@ -60,8 +60,9 @@ def _optimization(plan: Plan) -> Arguments:
         "optimizer.lr": plan.schedule.peak,
         "optimizer.betas": (optimizer.beta1, optimizer.beta2),
         "optimizer.eps": optimizer.epsilon,
-        # Per step, AdamW subtracts lr × decay of a weight, Composer's lr ÷ peak × decay
-        # (composer/optim/decoupled_weight_decay.py of 0.32.1). So multiply the decay by the peak.
+        # Per step, AdamW subtracts lr × decay × weight, and Composer lr ÷ peak × decay × weight
+        # (composer/optim/decoupled_weight_decay.py in 0.32.1). Multiplying the decay by the peak
+        # makes them equal.
         "optimizer.weight_decay": optimizer.weight_decay * plan.schedule.peak,
         "algorithms.gradient_clipping.clipping_type": "norm" if clips else None,
         "algorithms.gradient_clipping.clipping_threshold": (
@@ -71,7 +72,7 @@ def _optimization(plan: Plan) -> Arguments:
 
 
 def _scheduler(plan: Plan) -> Arguments:
-    """Return the learning rate schedule; `alpha_f` is the minimum relative to the peak."""
+    """Return the learning-rate schedule. `alpha_f` is the minimum relative to the peak."""
     style, schedule = plan.spec.training.learning_rate.style, plan.schedule
     warmup = schedule.warmup_samples // plan.batch.global_batch_size
     found: Arguments = {
@@ -80,8 +81,8 @@ def _scheduler(plan: Plan) -> Arguments:
     }
     share = decimal_quotient(schedule.minimum, schedule.peak)
     if style is DecayStyle.INVERSE_SQUARE_ROOT:
-        # If the scale equals the warm-up, the rate decays with 1 / sqrt(step) to the minimum, which
-        # is added here and is not a floor as in Megatron.
+        # If the scale equals the warm-up, the rate decays with 1 / sqrt(step) to the minimum. Here
+        # the minimum is an offset, not a floor as in Megatron.
         scale, least = batches(max(1, warmup)), "scheduler.alpha_f_decay"
         return found | {"scheduler.t_scale": scale, "scheduler.t_cooldown": "0ba", least: share}
     if style is DecayStyle.CONSTANT:
@@ -115,7 +116,7 @@ def _system(plan: Plan) -> Arguments:
 def _sharding(plan: Plan) -> Arguments:
     """Return the FSDP settings as in the published files; empty without FSDP.
 
-    Recomputation needs FSDP, which can also run without sharding.
+    Activation recomputation needs FSDP, which can also run without sharding.
     """
     sharded, again = plan.sharding is Sharding.FSDP, plan.recompute is Recompute.FULL
     if not sharded and not again:
@@ -129,7 +130,7 @@ def _sharding(plan: Plan) -> Arguments:
         "fsdp_config.limit_all_gathers": True,
         # Every rank writes its own shard; `full` would gather the model on rank 0.
         "fsdp_config.state_dict_type": "sharded" if sharded else "full",
-        # Relative to the directory of `save_filename`, which is already the checkpoint's.
+        # Relative to the directory in `save_filename`, which is already the checkpoint directory.
         "fsdp_config.sharded_ckpt_prefix_dir": "." if sharded else None,
     }
 
@@ -142,7 +143,7 @@ def _logging(plan: Plan) -> Arguments:
         "progress_bar": False,
         "log_to_console": True,
         "console_log_interval": batches(monitoring.log_every_steps),
-        # The default is debug, which prints the state of every batch.
+        # The default level is debug, which prints the state of every batch.
         "python_log_level": "info",
         "callbacks.speed_monitor.window_size": 10,
         "callbacks.lr_monitor": (),
@@ -156,7 +157,7 @@ def _logging(plan: Plan) -> Arguments:
 
 
 def _checkpoints(plan: Plan) -> Arguments:
-    """Save, retain, and resume from the newest checkpoint automatically."""
+    """Return the settings to save, to retain, and to resume from the newest checkpoint."""
     start = plan.spec.initial_weights
     return {
         "save_folder": plan.checkpoint_location,
@@ -188,7 +189,7 @@ def settings_words(arguments: Arguments) -> list[str]:
 def settings_yaml(arguments: Arguments) -> str:
     """Format the settings as a file for `composer -c llmfoundry train FILE`.
 
-    Omits the settings for our worker, because LLM Foundry rejects unknown sections.
+    Omits the settings for Seatrial's worker, because LLM Foundry rejects unknown sections.
     """
     theirs = {name: value for name, value in arguments.items() if not name.startswith(OURS)}
     made_up = [MADE_UP] if len(theirs) < len(arguments) else []
@@ -220,7 +221,7 @@ def _lines(tree: dict[str, Any], indent: str) -> list[str]:
 
 
 def _flow(value: ArgumentValue) -> str:
-    """Format a value in one line. An empty tuple stands for an empty mapping."""
+    """Format a value on one line. An empty tuple represents an empty mapping."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_flow, value))}]" if value else "{}"
     return scalar(value, _PLAIN)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check what LLM Foundry does not support in a plan."""
+"""Find settings in a plan that LLM Foundry does not support."""
 
 from collections.abc import Iterator
 
@@ -14,16 +14,17 @@ from seatrial.spec.model import Activation, Family, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 
 STREAMED = ("s3://", "gs://", "hf://")
-"""Addresses that the streaming library reads (streaming/base/storage/download.py of 0.12.0).
+"""URL schemes that the streaming library reads (streaming/base/storage/download.py in 0.12.0).
 
-It supports Azure as azure:// and azure-dl://, only with an account and a key in the environment."""
+The library supports Azure as azure:// and azure-dl://, but only with an account and a key in the
+environment."""
 LLAMAS = {
     "norm": Norm.RMSNORM,
     "activation": Activation.SWIGLU,
     "linear_bias": False,
     "positions": Positions.ROPE,
 }
-"""Properties of all models of the family, independent of the repository."""
+"""Properties of all models in the family, independent of the repository."""
 TOKENIZER_FILES = (".json", ".model", ".tiktoken")
 
 
@@ -43,22 +44,22 @@ def _model(plan: Plan) -> Iterator[Problem]:
     field = "model.preset" if plan.spec.model.preset else "model.dimensions"
     if model.family is Family.GPT:
         where = field if plan.spec.model.preset else f"{field}.family"
-        rule = "LLM Foundry supports models of the MPT family, and Llama through hf_causal_lm."
+        rule = "LLM Foundry supports only MPT models, and Llama models through hf_causal_lm."
         yield _unsupported(where, rule, "Use a preset such as mpt-7b, or engine.name=megatron.")
     if model.family is Family.LLAMA and not plan.model.tokenizer.startswith("hf://"):
-        rule = "hf_causal_lm takes the model's code and configuration from the Hub, from the "
-        rule += "tokenizer's repository."
-        yield _unsupported("data.tokenizer", rule, "Use hf://NAME of the model's repository.")
+        rule = "hf_causal_lm loads the model's code and configuration from the tokenizer's "
+        rule += "repository on the Hub."
+        yield _unsupported("data.tokenizer", rule, "Use hf://NAME with the model's repository.")
     if model.moe is not None:
-        rule = "a mixture of experts needs MegaBlocks in LLM Foundry, which is not installed."
+        rule = "in LLM Foundry, a mixture of experts needs MegaBlocks, which is not installed."
         yield _unsupported(field, rule, "Use engine.name=megatron.")
     if model.family is Family.LLAMA:
         yield from _not_llamas(plan)
     if model.family is not Family.MPT:
         return
     if model.qkv_bias and not model.linear_bias:
-        rule = "MPT has biases in all linear layers, or in none."
-        fix = "Use false, or linear_bias true, or engine.name=megatron."
+        rule = "MPT has biases in all linear layers or in none."
+        fix = "Use false, set linear_bias to true, or use engine.name=megatron."
         yield _unsupported("model.dimensions.qkv_bias", rule, fix)
     if model.qk_norm:
         rule = "MPT normalises queries and keys over all heads, not per head."
@@ -70,24 +71,26 @@ def _model(plan: Plan) -> Iterator[Problem]:
         model.norm is Norm.LAYERNORM_NO_BIAS
     ) == model.linear_bias and model.norm is not Norm.RMSNORM:
         rule = "MPT has biases in both linear layers and norms, or in neither."
-        fix = "Use norm layernorm with linear_bias true, or layernorm-no-bias with false."
+        fix = (
+            "Use norm layernorm with linear_bias true, or layernorm-no-bias with linear_bias false."
+        )
         yield _unsupported("model.dimensions.norm", rule, fix)
 
 
 def _not_llamas(plan: Plan) -> Iterator[Problem]:
-    """Reject settings that hf_causal_lm takes from the repository's own code with other values.
+    """Reject settings for which hf_causal_lm uses a different value from the repository's code.
 
     A preset matches its repository. Biases and norms of queries and keys differ between these
-    models; the number of parameters shows them: `check --engine`.
+    models; `check --engine` detects a difference by the number of parameters.
     """
     if plan.spec.training.hidden_dropout:
-        rule = "the models of hf_causal_lm support only attention dropout."
+        rule = "hf_causal_lm models support only attention dropout."
         fix = "Use 0, or engine.name=megatron."
         yield _unsupported("training.hidden_dropout", rule, fix)
     model = plan.model.architecture
     for name, own in LLAMAS.items() if plan.spec.model.preset is None else ():
         if getattr(model, name) != own:
-            rule = "hf_causal_lm takes this from the repository's own code and ignores the value."
+            rule = "hf_causal_lm ignores this value and uses that of the repository's own code."
             fix = f"Use {str(own).lower()}, or engine.name=megatron."
             yield _unsupported(f"model.dimensions.{name}", rule, fix)
 
@@ -95,48 +98,51 @@ def _not_llamas(plan: Plan) -> Iterator[Problem]:
 def _beginning(plan: Plan) -> Iterator[Problem]:
     weights = plan.spec.initial_weights
     if weights is not None and weights.huggingface is not None:
-        rule = (
-            "LLM Foundry cannot start from Hugging Face weights: it would start from random ones."
-        )
+        rule = "LLM Foundry cannot start from Hugging Face weights; it would use random weights."
         fix = "Use initial_weights.checkpoint with a Composer checkpoint, or engine.name="
         yield _unsupported("initial_weights.huggingface", rule, f"{fix}megatron.")
     if weights is not None and weights.checkpoint is not None and "://" in weights.checkpoint:
-        rule = "Seatrial verifies a checkpoint before LLM Foundry loads it, but not in an object "
-        fix = "Copy it first (seatrial checkpoints copy), and use its path."
-        yield _unsupported("initial_weights.checkpoint", f"{rule}store.", fix)
+        rule = "Seatrial cannot verify a checkpoint in an object store before LLM Foundry loads it."
+        fix = "Copy it to a volume with seatrial checkpoints copy, and use the path of the copy."
+        yield _unsupported("initial_weights.checkpoint", rule, fix)
     if plan.spec.continue_from is not None:
-        rule = "an LLM Foundry run cannot take another run's optimizer state and step: it would "
-        fix = "Use initial_weights.checkpoint for the parent's weights, or engine.name=megatron."
-        yield _unsupported("continue_from", f"{rule}start at step 0 with random weights.", fix)
+        rule = (
+            "an LLM Foundry run cannot continue with a different run's optimizer state and step: "
+        )
+        fix = (
+            "Use initial_weights.checkpoint to start from the parent's weights, or "
+            "engine.name=megatron."
+        )
+        yield _unsupported("continue_from", f"{rule}it would start from random weights.", fix)
 
 
 def _layout(plan: Plan) -> Iterator[Problem]:
     for axis in ("tp", "pp", "cp"):
         if getattr(plan.layout, f"{axis}_size") > 1:
-            rule = f"LLM Foundry has no {axis}: it shards only over the data-parallel ranks."
+            rule = f"LLM Foundry does not support {axis}: it shards only over data-parallel ranks."
             yield _unsupported(f"parallelism.{axis}_size", rule, f"Use {axis}_size 1.")
     if plan.sharding is Sharding.OPTIMIZER:
         rule = "LLM Foundry supports full sharding (fsdp) or no sharding."
         yield _unsupported("parallelism.sharding", rule, "Use fsdp or none.")
     unused = [name for name in plan.spec.engine.options if name.startswith("fsdp_config.")]
     if unused and plan.sharding is Sharding.NONE and plan.recompute is Recompute.NONE:
-        rule = "without sharding there is no FSDP, and any FSDP setting would turn it on."
-        fix = "Remove it, or use parallelism.sharding=fsdp."
+        rule = "sharding is none, but any setting in fsdp_config would enable FSDP."
+        fix = "Remove the setting, or use parallelism.sharding=fsdp."
         yield _unsupported(f"engine.options.{unused[0]}", rule, fix)
     if plan.recompute is Recompute.SELECTIVE:
-        rule = "LLM Foundry recomputes whole layers, or none."
+        rule = "LLM Foundry does not support selective recomputation, only that of whole layers."
         yield _unsupported("parallelism.recompute", rule, "Use full or none.")
 
 
 def _training(plan: Plan) -> Iterator[Problem]:
     training = plan.spec.training
     if training.precision not in PRECISIONS:
-        rule = f"LLM Foundry supports {training.precision} only with Transformer Engine's "
-        rule += "layers, which are not installed."
+        rule = f"in LLM Foundry, {training.precision} needs Transformer Engine's layers, "
+        rule += "which are not installed."
         yield _unsupported("training.precision", rule, "Use bf16.")
     style = training.learning_rate.style
     if style not in SCHEDULERS:
-        rule = f"LLM Foundry has no {style} schedule."
+        rule = f"LLM Foundry has no {style} learning-rate schedule."
         fix = f"Use one of: {', '.join(SCHEDULERS)}."
         yield _unsupported("training.learning_rate.style", rule, fix)
     if plan.spec.checkpoints.asynchronous:
@@ -148,11 +154,11 @@ def _training(plan: Plan) -> Iterator[Problem]:
 
 
 def _texts(plan: Plan) -> Iterator[Problem]:
-    """Reject texts that LLM Foundry would change: it resolves settings twice, so escapes fail."""
+    """Reject values that LLM Foundry would change: it resolves settings twice, so escapes fail."""
     for name, value in engine_settings(plan).items():
         if "${" in str(value):
             field = MODELLED.get(name, f"engine.options.{name}")
-            rule = f"{name} contains ${{, and LLM Foundry replaces ${{...}} with another setting."
+            rule = f"{name} contains ${{, and LLM Foundry interprets ${{...}} as an interpolation."
             yield _unsupported(field, rule, "Write the value itself.")
 
 
@@ -160,14 +166,14 @@ def _data(plan: Plan) -> Iterator[Problem]:
     sources = plan.spec.data.sources or ()
     for number, source in enumerate(sources):
         if len(sources) > 1 and source.prepared is None and source.name is None:
-            rule = "each source becomes a separate stream, in a directory named after it."
-            yield _unsupported(f"data.sources[{number}]", rule, "Add name.")
+            rule = "each source becomes a separate stream, in a directory with the source's name."
+            yield _unsupported(f"data.sources[{number}]", rule, "Add a name.")
         place = source_place(plan, source)
         if "://" in place and not place.startswith(STREAMED):
             field = (
                 "data.location" if source.prepared is None else f"data.sources[{number}].prepared"
             )
-            rule = f"the streaming library does not read {place}."
+            rule = f"the streaming library cannot read {place}."
             fix = f"Use a path on the volume, or {' or '.join(STREAMED[:2])}."
             yield _unsupported(field, rule, fix)
     if not plan.spec.data.mock:
@@ -177,8 +183,8 @@ def _data(plan: Plan) -> Iterator[Problem]:
 def _tokenizer(given: str) -> Iterator[Problem]:
     """Check the tokenizer: Hugging Face's loader accepts a name on the Hub, or a directory."""
     if not given:
-        rule = "LLM Foundry always loads a tokenizer, even if the data is already tokens."
-        fix = "Use hf://NAME, or the path of its tokenizer.json."
+        rule = "LLM Foundry always loads a tokenizer, even if the data is already tokenized."
+        fix = "Use hf://NAME, or the path of the tokenizer.json."
         yield _unsupported("data.tokenizer", rule, fix)
     elif given.endswith(TOKENIZER_FILES) and given.rpartition("/")[2] != "tokenizer.json":
         rule = f"LLM Foundry uses Hugging Face's tokenizer loader, which does not support {given}."

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry's settings on a CPU, in drills, and for its own validation.
+"""LLM Foundry's settings on CPU, in drills, and for its own validation.
 
 Settings that start with `worker.` are for Seatrial's worker, which removes them before LLM Foundry
 reads the rest.
@@ -23,11 +23,11 @@ CPU_KERNELS: Arguments = {
 }
 """Replacements for GPU kernels."""
 HUB_KERNELS: Arguments = {"model.init_device": "cpu", "model.use_flash_attention_2": False}
-"""The same for a model with Hugging Face's own code."""
+"""Replacements for GPU kernels in a model with Hugging Face's own code."""
 
 
 def one_rank_settings(settings: Arguments) -> Arguments:
-    """Return the model of a run, built on one CPU in fp32."""
+    """Return the settings for a run's model on one CPU rank in fp32."""
     model = {name: value for name, value in settings.items() if name.startswith("model.")}
     kernels = CPU_KERNELS if settings["model.name"] == "mpt_causal_lm" else HUB_KERNELS
     if settings.get("model.attn_config.rope"):
@@ -42,18 +42,18 @@ def cpu_settings(plan: Plan) -> Arguments:
     return {
         **CPU_KERNELS,
         "model.attn_config.rope_impl": "hf" if rope else None,
-        # On a CPU, Composer supports only fp32.
+        # On CPU, Composer supports only fp32.
         "precision": "fp32",
         "callbacks.memory_monitor": None,
-        # 0 is rejected: torch then allows no prefetching, and LLM Foundry requests it.
+        # torch rejects 0 workers together with prefetching, which LLM Foundry requests.
         **{f"{name}.num_workers": 1 for name in loads},
     }
 
 
 def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -> Arguments:
-    """Return the settings of mock data and a tokenizer, which the worker writes before training.
+    """Return the settings for mock data and a mock tokenizer.
 
-    LLM Foundry has neither.
+    LLM Foundry has neither, so the worker writes them before training.
     """
     place = f"{directory}/{MOCK}"
     found: Arguments = {
@@ -64,7 +64,7 @@ def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -
     }
     if tokenizer_only:
         return found
-    # Enough samples for all steps, so that no epoch ends.
+    # Provide enough samples for all steps, so that the run stays within one epoch.
     found[MOCK_SAMPLES] = (plan.length.steps + 1) * plan.batch.global_batch_size
     for loader in LOADERS:
         if loader == "train_loader" or has_evaluation(plan):
@@ -73,7 +73,7 @@ def mock_settings(plan: Plan, directory: str, *, tokenizer_only: bool = False) -
 
 
 def trial_settings(plan: Plan, trial: Trial) -> Arguments:
-    """Return the twin's settings, adapted to a CPU and a drill."""
+    """Return the twin's settings, adapted to CPU and to a drill."""
     settings = engine_settings(plan) | cpu_settings(plan)
     settings["loggers.tensorboard.log_dir"] = None
     if plan.spec.data.mock or trial.mock_tokenizer:
@@ -86,7 +86,7 @@ def trial_settings(plan: Plan, trial: Trial) -> Arguments:
 
 
 def _resharded(plan: Plan, checkpoints: str, other: Resharding) -> Arguments:
-    """Load a save on another number of ranks, and continue without saving."""
+    """Return the settings to load a checkpoint on a different number of ranks, without saving."""
     directory = f"{checkpoints}/{NAMING.directory_name(other.step)}"
     sharded = plan.sharding is Sharding.FSDP
     micro = plan.batch.global_batch_size // other.layout.dp_size

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of LLM Foundry holds which Hugging Face tensor, by class. Data only.
+"""Which LLM Foundry tensor contains which Hugging Face tensor, by class. Data only.
 
-Composer prefixes the names of the model with `model.`. A model with Hugging Face's own code has its
-own names after that. MPT's names are those of `llmfoundry/models/mpt` of LLM Foundry 0.22.0, in
-which queries, keys and values of all heads follow each other in one tensor.
+Composer prefixes the names of the model's tensors with `model.`. After the prefix, a model with
+Hugging Face's own code has its own names. MPT's names are from `llmfoundry/models/mpt` in LLM
+Foundry 0.22.0, where one tensor contains the queries, keys and values of all heads, in this order.
 """
 
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
@@ -80,7 +80,7 @@ MPT_AS = {
     HubClass.GPT2: GPT2_WEIGHTS,
     HubClass.LLAMA: LLAMA_WEIGHTS,
 }
-"""The classes that support some MPT."""
+"""The classes that support some MPT configurations."""
 
 
 def mpt_entries(model: HubModel) -> tuple[MappedTensor, ...]:
@@ -108,6 +108,6 @@ def same_entries(model: HubModel) -> tuple[MappedTensor, ...]:
     found = [MappedTensor(f"{BEFORE}{name}", name) for name in names]
     if not model.tied_embeddings:
         return (*found, OUTPUT)
-    # With tied embeddings, a save contains both names for one tensor.
+    # With tied embeddings, a checkpoint contains one tensor under both names.
     embedding = found[0]
     return (MappedTensor(OUTPUT.engine, embedding.hub, also=embedding.engine), *found[1:])

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron's checkpoints: the configuration they depend on, and their contents.
 
-A worker and a plan get the same setup. A worker has the engine's arguments after validation; a plan
-has the flags that it would pass. Both are plain names with values, and omitted flags have the
+A worker and a plan produce the same setup. A worker has the engine's arguments after validation; a
+plan has the flags that it would pass. Both are plain names with values, and omitted flags have the
 engine's defaults (`megatron/training/arguments.py`, megatron-core 0.19.2).
 """
 
@@ -34,12 +34,12 @@ from seatrial.storage.state_files import parse_json
 COMMON = "common_state/shard_0_1"
 """The item with all non-tensor state (megatron-core 0.19.2, serialization.py)."""
 OLD_FORMAT = "torch"
-"""The engine's format with one file per rank. It is detected at load (`_get_checkpoint_format`,
-megatron-core 0.19.2), and loads only into the layout that saved it."""
+"""The engine's format with one file per rank. The engine detects it on load
+(`_get_checkpoint_format`, megatron-core 0.19.2) and loads it only in the layout that saved it."""
 FSDP = "fsdp_dtensor"
-"""The format of its FSDP, and the name of its optimizer sharding."""
+"""The checkpoint format with FSDP, and the name of its optimizer sharding."""
 RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", FSDP})
-"""Optimizer shardings that load with other tensor and pipeline degrees (megatron-core 0.19.2,
+"""Optimizer shardings that load with different tensor and pipeline degrees (megatron-core 0.19.2,
 `DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
 _ROTATED = ("rope", "mrope", "yarn")
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
@@ -138,7 +138,7 @@ def _constants(values: Values) -> SavedConstants:
 
 
 def _dense_layers(pattern: object) -> int:
-    """Return the number of leading layers without experts, from a list of 0 and 1 or a pattern."""
+    """Return the number of leading layers without experts, from a list or a pattern."""
     if isinstance(pattern, (list, tuple)):
         return next((i for i, one in enumerate(pattern) if one), len(pattern))
     match = re.match(r"\(?\[0\]\*(\d+)", str(pattern or ""))
@@ -181,7 +181,7 @@ def _schedule(values: Values) -> SavedSchedule | None:
 
 
 def _blend(values: Values) -> tuple[str, ...]:
-    """Return the words of the blend, read from its file if possible."""
+    """Return the weights and paths of the blend, read from its file if possible."""
     if values.get("mock_data"):
         return ()
     if values.get("data_path"):
@@ -217,7 +217,7 @@ def _split(text: object) -> str:
 def _tokenizer(values: Values) -> str:
     kind = str(values.get("tokenizer_type") or "")
     model = str(values.get("tokenizer_model") or "")
-    # A Hub revision is loaded from the copy that the worker has downloaded.
+    # A Hub revision is loaded from the copy that the worker downloaded.
     fetched = _FETCHED.search(model)
     model = fetched[1].replace("--", "/") if fetched else model
     return f"{kind} {model}".strip()
@@ -237,7 +237,7 @@ def contents_of(place: Location, directory: str) -> Contents:
     """Read a verified Megatron checkpoint. Raises UnsafeFileError if it is not Megatron's."""
     tensors, places = listed(place, directory)
     if (COMMON, ()) not in places:
-        raise UnsafeFileError(f"the list of tensors lacks something ({COMMON})")
+        raise UnsafeFileError(f"the tensor metadata is incomplete ({COMMON} is missing)")
     held = read_stored(place, directory, places[COMMON, ()])
     try:
         return Contents(tensors, dict(held[0]["args"].state))
@@ -261,18 +261,18 @@ class MegatronCheckpoints(EngineCheckpoints):
         return setup_from_arguments(arguments, versions, world_size)
 
     def format(self, setup: Setup) -> CheckpointFormat:
-        """Return what the engine supports for a format and an optimizer sharding."""
+        """Return the properties of a checkpoint format with an optimizer sharding."""
         layout, sharding = setup.layout, setup.optimizer_sharding
         old = setup.checkpoint_format == OLD_FORMAT
         return CheckpointFormat(
             is_detected=old,
             is_bound_to_layout=old,
             is_reshardable=sharding in RESHARDABLE,
-            # Embeddings and their optimizer state may have other shapes
+            # Embeddings and their optimizer state may have different shapes
             # (megatron-core 0.19.2, tensor_parallel/layers.py, allow_shape_mismatch).
             has_flexible_padding=True,
             optimizer_names=FSDP if sharding == FSDP else "",
-            # It keeps a second optimizer for experts with another layout.
+            # The engine keeps a second optimizer for experts with a different layout.
             has_expert_optimizer=layout.ep_size > 1 or layout.etp_size != layout.tp_size,
         )
 

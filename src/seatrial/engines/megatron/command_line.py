@@ -9,18 +9,18 @@ from seatrial.planning.plan import Plan
 
 
 def switched_on(plan: Plan) -> set[str]:
-    """Return the spec's engine options that are not false, by the engine's names."""
+    """Return the spec's engine options that are not false, under the engine's names."""
     options = plan.spec.engine.options.items()
     return {name.replace("_", "-") for name, value in options if value is not False}
 
 
 def _usual(plan: Plan) -> Arguments:
-    """Return good defaults for GPUs that no field controls. Options of the spec override them."""
+    """Return defaults for GPUs that no spec field sets. The spec's options override them."""
     return {
-        # One kernel for all experts of a rank, instead of one per expert.
+        # One kernel for all experts on a rank, instead of one per expert.
         "moe-grouped-gemm": plan.model.architecture.is_moe,
-        # Transformer Engine creates masks itself, so a mask of length × length per sample would be
-        # copied in vain. Attention that ends at documents needs one, in the local layers.
+        # Transformer Engine creates masks itself, so copying a mask of length × length per sample
+        # is useless. Only attention that stops at document boundaries needs one, in local layers.
         "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in switched_on(plan),
     }
 
@@ -45,14 +45,14 @@ def command_line(arguments: Arguments) -> list[str]:
         if value is None or value is False:
             continue
         if isinstance(value, str) and value.startswith("-"):
-            # As a separate word, it would be parsed as an option.
+            # As a separate argument, the value would be parsed as an option.
             words.append(f"--{name}={value}")
             continue
         words.append(f"--{name}")
         if isinstance(value, tuple):
             words += map(str, value)
         elif value is not True:
-            # As a separate word, a value that starts with a dash would be parsed as an option.
+            # As a separate argument, a value that starts with a dash would be parsed as an option.
             words[-1:] = (
                 [f"--{name}={value}"] if str(value)[:1] == "-" else [f"--{name}", str(value)]
             )

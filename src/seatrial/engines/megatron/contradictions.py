@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of Megatron that contradict each other or the plan, from its own validation.
+"""Megatron options that contradict each other or the plan, based on Megatron's own validation.
 
-The engine check runs Megatron itself and needs torch. These are the contradictions of its
-`validate_args` and its configuration classes that users have encountered, checked beforehand.
+The engine check runs Megatron itself and needs torch. This module checks, without torch, those
+contradictions from `validate_args` and the configuration classes that users have encountered.
 """
 
 import re
@@ -34,7 +34,7 @@ class Passed:
         return value is not None and value is not False
 
     def number(self, name: str) -> int:
-        """Return the integer value of an option; 0 if it has none."""
+        """Return the integer value of an option; 0 if it has no integer value."""
         value = self.arguments.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
@@ -44,7 +44,7 @@ class Passed:
         return tuple(map(str, value)) if isinstance(value, tuple) else (self.word(name),)
 
     def word(self, name: str) -> str:
-        """Return the text of an option; empty if it has none."""
+        """Return the value of an option as text; empty if it has no value."""
         return str(self.arguments.get(name) or "")
 
 
@@ -58,7 +58,7 @@ class Contradiction:
     """True if the arguments have this contradiction."""
     rule: str
     by: str = ""
-    """The override that fixes it; empty if removing the option does."""
+    """The override that fixes the contradiction; empty if the option must be removed."""
 
 
 def _unless_sharded(passed: Passed) -> bool:
@@ -118,12 +118,13 @@ EXPERTS = (
     Contradiction(
         "moe-expert-rank-capacity-factor",
         _other_than("moe-flex-dispatcher-backend", "hybridep", "ncclep"),
-        "it works only with moe-flex-dispatcher-backend hybridep or ncclep.",
+        "moe-expert-rank-capacity-factor works only with moe-flex-dispatcher-backend hybridep or "
+        "ncclep.",
     ),
     Contradiction(
         "moe-paged-stash",
         _without("moe-expert-rank-capacity-factor"),
-        "it needs moe-expert-rank-capacity-factor.",
+        "moe-paged-stash needs moe-expert-rank-capacity-factor.",
     ),
     Contradiction(
         "moe-router-enable-expert-bias",
@@ -134,10 +135,14 @@ EXPERTS = (
     Contradiction(
         "moe-router-group-topk",
         lambda p: p.number("moe-router-group-topk") != 0 and not p.on("moe-router-num-groups"),
-        "it needs moe-router-num-groups.",
+        "moe-router-group-topk needs moe-router-num-groups.",
     ),
     *(
-        Contradiction(name, lambda p: not _narrow(p), "the precision is neither 8-bit nor 4-bit.")
+        Contradiction(
+            name,
+            lambda p: not _narrow(p),
+            f"{name} works only with an 8-bit or 4-bit precision.",
+        )
         for name in ("moe-router-padding-for-fp8", "moe-router-padding-for-quantization")
     ),
 )
@@ -158,7 +163,8 @@ CONTRADICTIONS = (
     Contradiction(
         "overlap-param-gather-with-optimizer-step",
         lambda _: True,
-        "it does not work with distributed checkpoints, which every Seatrial run writes.",
+        "overlap-param-gather-with-optimizer-step does not work with distributed checkpoints, "
+        "which every Seatrial run writes.",
     ),
     Contradiction(
         "tp-comm-overlap",
@@ -174,17 +180,17 @@ CONTRADICTIONS = (
     Contradiction(
         "fp16-lm-cross-entropy",
         lambda p: p.plan.spec.training.precision is not Precision.FP16,
-        "a loss in fp16 works only if the precision is fp16.",
+        "fp16-lm-cross-entropy works only with precision fp16.",
     ),
     Contradiction(
         "fp32-residual-connection",
         lambda p: p.plan.spec.training.precision not in HALF,
-        "residual connections in fp32 are for half precision, but everything is fp32 here.",
+        "fp32-residual-connection works only with half precision, but the precision is fp32.",
     ),
     Contradiction(
         "log-memory-interval",
         lambda p: p.number("log-memory-interval") % p.number("log-interval") != 0,
-        "it must be a multiple of the steps between log lines (monitoring.log_every_steps).",
+        "log-memory-interval must be a multiple of the log interval (monitoring.log_every_steps).",
     ),
     Contradiction(
         "distribute-saved-activations",
@@ -194,7 +200,7 @@ CONTRADICTIONS = (
     Contradiction(
         "distribute-saved-activations",
         lambda p: p.plan.layout.tp_size > 1 and p.plan.recompute is not Recompute.FULL,
-        "it works only with full recomputation.",
+        "distribute-saved-activations works only with full recomputation.",
         "parallelism.recompute=full",
     ),
     Contradiction(
@@ -213,7 +219,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             _other_than(name, "fp32", without="use-precision-aware-optimizer"),
-            f"only the precision-aware optimizer supports a {name} other than fp32.",
+            f"only the precision-aware optimizer supports values of {name} other than fp32.",
             "engine.options.use-precision-aware-optimizer=true",
         )
         for name in ("main-params-dtype", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
@@ -237,14 +243,15 @@ CONTRADICTIONS = (
     Contradiction(
         "num-distributed-optimizer-instances",
         lambda p: p.number("num-distributed-optimizer-instances") > 1 and p.plan.layout.ep_size > 1,
-        "several instances of the distributed optimizer do not work with expert parallelism.",
+        "multiple instances of the distributed optimizer do not work with expert parallelism.",
     ),
     Contradiction(
         "num-distributed-optimizer-instances",
         lambda p: bool(
             p.plan.layout.dp_size % max(1, p.number("num-distributed-optimizer-instances"))
         ),
-        "the number of data-parallel ranks is not divisible by it.",
+        "the number of data-parallel ranks must be divisible by "
+        "num-distributed-optimizer-instances.",
     ),
     Contradiction(
         "transformer-impl",
@@ -259,7 +266,7 @@ CONTRADICTIONS = (
     Contradiction(
         "cross-entropy-fusion-impl",
         lambda p: p.word("cross-entropy-fusion-impl") == "te" and p.on("cross-entropy-loss-fusion"),
-        "Megatron has disabled Transformer Engine's fused loss, because it is not stable.",
+        "Megatron has disabled Transformer Engine's fused cross entropy because it is unstable.",
         "engine.options.cross-entropy-fusion-impl=native",
     ),
     Contradiction(
@@ -277,7 +284,7 @@ CONTRADICTIONS = (
     Contradiction(
         "defer-embedding-wgrad-compute",
         lambda p: p.plan.layout.pp_size == 1,
-        "it fills the pipeline bubble, but pp is 1.",
+        "defer-embedding-wgrad-compute uses the pipeline bubble, but pp is 1.",
     ),
     Contradiction(
         "overlap-moe-expert-parallel-comm",
@@ -292,7 +299,7 @@ CONTRADICTIONS = (
     Contradiction(
         "hierarchical-context-parallel-sizes",
         lambda p: _product(p, "hierarchical-context-parallel-sizes") != p.plan.layout.cp_size,
-        "the product of the sizes must be cp.",
+        "the product of hierarchical-context-parallel-sizes must equal cp.",
     ),
     Contradiction(
         "cp-comm-type",
@@ -304,13 +311,14 @@ CONTRADICTIONS = (
     Contradiction(
         "moe-pad-expert-input-to-capacity",
         lambda p: not p.on("moe-expert-capacity-factor"),
-        "it needs moe-expert-capacity-factor, the size to pad to.",
+        "moe-pad-expert-input-to-capacity needs moe-expert-capacity-factor, which sets the size "
+        "to pad to.",
     ),
     *(
         Contradiction(
             name,
             lambda p: p.word("weight-decay-incr-style") in ("", "constant"),
-            f"{name} is for an increasing weight decay, but it is constant.",
+            f"{name} works only with an increasing weight decay, but the weight decay is constant.",
         )
         for name in ("start-weight-decay", "end-weight-decay")
     ),
@@ -318,7 +326,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             lambda p: p.plan.layout.pp_size > 1,
-            "the plan divides the layers without it, so the stages would differ.",
+            f"the plan splits the layers without {name}, so the stages would differ.",
         )
         for name in (
             "account-for-embedding-in-pipeline-split",
@@ -328,14 +336,18 @@ CONTRADICTIONS = (
     Contradiction(
         "init-method-xavier-uniform",
         _always,
-        f"Megatron {VERSION} fails on it with a TypeError.",
+        f"Megatron {VERSION} fails with a TypeError if init-method-xavier-uniform is set.",
     ),
     *(
-        Contradiction(name, _always, f"{name} is for inference layers.")
+        Contradiction(name, _always, f"{name} works only with inference layers.")
         for name in ("inference-disable-triton-nvls-kernels", "inference-fuse-tp-communication")
     ),
     *(
-        Contradiction(name, holds, f"{name} is for multi-latent attention, which the model lacks.")
+        Contradiction(
+            name,
+            holds,
+            f"{name} works only with multi-latent attention, which the model does not have.",
+        )
         for name, holds in (
             ("mla-down-proj-fusion", _always),
             ("rope-type", _other_than("rope-type", "rope")),
@@ -357,7 +369,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             _whole_iteration(name),
-            "a full-iteration graph cannot check for NaN on the host.",
+            "a full-iteration CUDA graph cannot check for NaN on the host.",
             "engine.options.no-check-for-nan-in-loss-and-grad=true",
         )
         for name in ("cuda-graph-impl", "cuda-graph-modules", "cuda-graph-scope")
@@ -374,7 +386,7 @@ CONTRADICTIONS = (
             p.word("inference-cuda-graph-scope") in ("layer", "block")
             and p.word("cuda-graph-impl") in ("", "none")
         ),
-        "it sets the scope of CUDA graphs, which are disabled.",
+        "inference-cuda-graph-scope sets the scope of CUDA graphs, which are disabled.",
     ),
     *(
         Contradiction(
@@ -388,7 +400,8 @@ CONTRADICTIONS = (
     Contradiction(
         "overlap-moe-expert-parallel-comm",
         lambda p: p.plan.layout.pp_size > 1 and p.plan.layout.vp_size == 1,
-        "with pipeline parallelism, it works only with virtual stages (parallelism.vp_size).",
+        "with pipeline parallelism, overlap-moe-expert-parallel-comm works only with virtual "
+        "stages (parallelism.vp_size).",
     ),
     Contradiction(
         "overlap-p2p-communication-warmup-flush",
@@ -404,12 +417,12 @@ CONTRADICTIONS = (
     Contradiction(
         "fp8-output-proj",
         lambda p: p.plan.spec.training.precision not in (Precision.FP8, Precision.MXFP8),
-        "the precision is not fp8.",
+        "fp8-output-proj works only with precision fp8 or mxfp8.",
     ),
     Contradiction(
         "fsdp-manual-registration",
         lambda p: p.plan.sharding is not Sharding.FSDP,
-        "it is for sharding fsdp.",
+        "fsdp-manual-registration works only with sharding fsdp.",
     ),
     Contradiction(
         "logits-save-dir",
@@ -420,7 +433,7 @@ CONTRADICTIONS = (
     Contradiction(
         "num-dataset-builder-threads",
         lambda p: p.number("num-dataset-builder-threads") < 1,
-        "it must be at least 1.",
+        "num-dataset-builder-threads must be at least 1.",
         "engine.options.num-dataset-builder-threads=1",
     ),
     Contradiction(
@@ -428,7 +441,7 @@ CONTRADICTIONS = (
         lambda p: (
             not re.fullmatch(r"\s*-?\d+\s*(,\s*-?\d+\s*)*", p.word("phase-transition-iterations"))
         ),
-        "it must be a comma-separated list of steps, such as '1000,2000'.",
+        "phase-transition-iterations must be a comma-separated list of steps, such as '1000,2000'.",
     ),
     Contradiction(
         "weight-decay-incr-style",
@@ -440,7 +453,7 @@ CONTRADICTIONS = (
     ),
     *EXPERTS,
 )
-"""In the order in which the engine checks them."""
+"""Contradictions in the order in which the engine checks them."""
 
 
 def _product(passed: Passed, name: str) -> int:

@@ -52,9 +52,9 @@ NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
 
 
 def engine_limits(spec: RunSpec) -> EngineLimits:
-    """Return all degrees, with FSDP for models that do not fit otherwise.
+    """Return the limits: all degrees, and FSDP only for models that do not fit otherwise.
 
-    Sharding the optimizer costs no time and saves memory. FSDP cannot be rehearsed on a CPU, no
+    Sharding the optimizer costs no time and saves memory. FSDP cannot be rehearsed on CPU, no
     published run shows its cost, and it does not support fp16.
     """
     options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
@@ -73,8 +73,8 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
 def _gradient_bytes(spec: RunSpec, options: set[str]) -> int:
     """Return the size of a gradient in bytes while it is accumulated.
 
-    fp32 with bf16 and narrower formats by default, and fp16 with fp16
-    (`megatron/training/arguments.py` of 0.19.2).
+    By default, fp32 for bf16 and narrower formats, and fp16 for fp16
+    (`megatron/training/arguments.py` in 0.19.2).
     """
     halved = "grad-reduce-in-bf16" in options
     if spec.training.precision is Precision.FP16:
@@ -83,7 +83,7 @@ def _gradient_bytes(spec: RunSpec, options: set[str]) -> int:
 
 
 def engine_environment(plan: Plan) -> dict[str, str]:
-    """Return variables without which the engine rejects the plan or changes it.
+    """Return the environment variables without which the engine rejects or changes the plan.
 
     Tensor and context parallelism need one connection, so that communication is issued in order.
     FSDP needs more than one (`megatron/training/arguments.py`, validate_args).
@@ -95,13 +95,13 @@ def engine_environment(plan: Plan) -> dict[str, str]:
         wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     revision = tokenizer_name(plan.model.tokenizer)[1]
     if revision:
-        # The engine has no flag for it. The worker downloads that revision first.
+        # The engine has no flag for a revision, so the worker downloads the revision first.
         wanted["SEATRIAL_TOKENIZER_REVISION"] = revision
     return wanted | _beginning(plan)
 
 
 def _beginning(plan: Plan) -> dict[str, str]:
-    """Return the source of weights for the worker, for which the engine has no flag."""
+    """Return the source of the weights as variables for the worker: the engine has no flag."""
     weights, parent = plan.spec.initial_weights, plan.spec.continue_from
     if weights is not None and weights.huggingface is not None:
         return {"SEATRIAL_INITIAL_WEIGHTS": weights.huggingface}
@@ -151,11 +151,11 @@ class MegatronEngine(Engine):
     rank_timeout_option = "distributed-timeout-minutes"
     vocab_multiple = VOCAB_MULTIPLE
     modelled: Mapping[str, str] = MODELLED
-    """Options that a field of the spec sets, with that field."""
+    """Options that a spec field sets, with the name of that field."""
     message_terms: Mapping[str, str] = MESSAGE_TERMS
 
     def limits(self, spec: RunSpec) -> EngineLimits:
-        """Return all degrees, with FSDP for models that do not fit otherwise."""
+        """Return the limits: all degrees, and FSDP only for models that do not fit otherwise."""
         return engine_limits(spec)
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:
@@ -163,7 +163,7 @@ class MegatronEngine(Engine):
         return option_problems(options)
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
-        """Return what Megatron does not support."""
+        """Return the problems with settings that Megatron does not support."""
         model = plan.model.architecture
         found = []
         if model.positions is Positions.ALIBI:
@@ -180,25 +180,26 @@ class MegatronEngine(Engine):
         options = switched_on(plan)
         per_token = "calculate-per-token-loss" in options
         if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
-            # Measured with the CPU runtime: the loss differs from that of one rank by 1e-2.
-            rule = "with context parallelism, masked tokens weigh differently on each rank."
+            # Measured with the CPU runtime: the loss differs from the single-rank loss by 1e-2.
+            rule = "with context parallelism, masked tokens have a different weight on each rank."
             fix = "Add engine.options.calculate-per-token-loss=true."
             field = "engine.options.eod-mask-loss"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         if "reset-attention-mask" in options and _layers(plan) != "local":
             # NVIDIA/Megatron-LM issue 2357: the layers request a causal mask from Transformer
-            # Engine, which then ignores the mask it is given.
+            # Engine, which then ignores the mask that is passed.
             rule = (
-                "Transformer Engine ignores the mask: documents of a sample would see each other."
+                "Transformer Engine ignores the mask: documents in a sample would attend to each "
+                "other."
             )
-            fix = "Remove it, or add engine.options.transformer-impl=local."
+            fix = "Remove this option, or add engine.options.transformer-impl=local."
             field = "engine.options.reset-attention-mask"
             found.append(Problem(EngineCode.UNSUPPORTED, field, rule, fix))
         # An unsupported plan has no arguments to check.
         return found or _hyphens_in_lists(plan)
 
     def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
-        """Return what its own validation or Transformer Engine would reject."""
+        """Return the settings that its own validation or Transformer Engine would reject."""
         return run_problems(plan, generation)
 
     def growing_decay_option(self, options: Mapping[str, OptionValue]) -> str:
@@ -207,28 +208,28 @@ class MegatronEngine(Engine):
         return next((name for name in given if options[name] != "constant"), "")
 
     def environment(self, plan: Plan) -> dict[str, str]:
-        """Return variables without which Megatron rejects the plan or changes it."""
+        """Return the environment variables without which Megatron rejects or changes the plan."""
         return engine_environment(plan)
 
     def arguments(self, plan: Plan) -> Arguments:
-        """Return the flags of a plan."""
+        """Return the flags for a plan."""
         return engine_arguments(plan)
 
     def pod_arguments(self, plan: Plan, *, on_cpu: bool, scratch: str) -> Arguments:
-        """Return the flags of a plan in a pod."""
+        """Return the flags for a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
             arguments |= CPU_ARGUMENTS
-        # On SIGTERM the engine saves before it exits. The pod's grace period allows for that.
+        # On SIGTERM, the engine saves before it exits. The pod's grace period is long enough.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
 
     def verdict_arguments(self, plan: Plan) -> Arguments:
-        """Return the flags without files that validation would load."""
+        """Return the flags without the files that validation would load."""
         return production_arguments(engine_arguments(plan))
 
     def trial_arguments(self, plan: Plan, trial: Trial) -> Arguments:
-        """Return the flags of a drill on a CPU."""
+        """Return the flags for a drill on CPU."""
         return trial_arguments(plan, trial)
 
     def one_rank_arguments(self, arguments: Arguments) -> Arguments:
@@ -251,7 +252,7 @@ class MegatronEngine(Engine):
         """Reject FSDP, which needs a GPU."""
         if plan.sharding is Sharding.FSDP:
             return (
-                "Megatron's FSDP needs a GPU and cannot be rehearsed on a CPU. "
+                "Megatron's FSDP needs a GPU and cannot be rehearsed on CPU. "
                 "Rehearse with parallelism.sharding=optimizer."
             )
         return ""
@@ -274,9 +275,9 @@ class MegatronEngine(Engine):
 
 
 def _fsdp_beginning(plan: Plan) -> list[Problem]:
-    """Reject starts that FSDP does not support: its checkpoints have their own format."""
+    """Reject initial checkpoints that FSDP cannot load, because its format is different."""
     weights, fix = plan.spec.initial_weights, "Use parallelism.sharding=optimizer."
-    rule = "Megatron's FSDP reads only checkpoints of its own format, and would start from scratch."
+    rule = "Megatron's FSDP reads only checkpoints in its own format, and would start from scratch."
     fields = {
         "initial_weights.huggingface": weights is not None and weights.huggingface is not None,
         "continue_from": plan.spec.continue_from is not None,
@@ -295,13 +296,13 @@ _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 
 
 def _hyphens_in_lists(plan: Plan) -> list[Problem]:
-    """Reject texts in lists that Megatron's parser would take for options."""
+    """Reject list items that Megatron's parser would interpret as options."""
     return [
         Problem(
             EngineCode.OPTION_VALUE,
             MODELLED.get(name, f"engine.options.{name}"),
-            f"{text} starts with a hyphen, so Megatron takes it for an option.",
-            "Write ./ before it if it is a path; otherwise use another name.",
+            f"{text} starts with a hyphen, so Megatron interprets it as an option.",
+            "If it is a path, prefix it with ./; otherwise use a different name.",
         )
         for name, value in engine_arguments(plan).items()
         if isinstance(value, tuple)
@@ -311,4 +312,4 @@ def _hyphens_in_lists(plan: Plan) -> list[Problem]:
 
 
 def _unsupported(field: str, what: str, fix: str) -> Problem:
-    return Problem(EngineCode.UNSUPPORTED, field, f"Megatron has no {what}.", fix)
+    return Problem(EngineCode.UNSUPPORTED, field, f"Megatron does not support {what}.", fix)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mapping from the fields of a spec and plan to Megatron's flags."""
+"""The mapping from spec and plan fields to Megatron's flags."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ VOCAB_MULTIPLE = 128
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of the engine and the source of its value."""
+    """An engine flag and the source of its value."""
 
     name: str
     """The flag without leading dashes."""
     field: str
-    """The field of the spec that sets it; empty if no field does."""
+    """The spec field that sets the flag; empty if no field sets it."""
     value: Callable[[Plan], ArgumentValue]
 
 
@@ -51,7 +51,7 @@ def _experts(plan: Plan, field: str) -> int | float | None:
 
 
 def _layer_pattern(plan: Plan) -> str | None:
-    """Return the pattern of layers with experts, if the leading layers have none."""
+    """Return the pattern of layers with experts, if the leading layers have no experts."""
     moe = plan.model.architecture.moe
     if moe is None or not moe.dense_layers:
         return None
@@ -67,7 +67,7 @@ def _positions_length(plan: Plan) -> int:
 
 
 def _counts_samples(plan: Plan) -> bool:
-    """True if the run's length is in samples. The engine then needs its schedule in samples too."""
+    """True if the run's length is in samples. The engine then needs the schedule in samples too."""
     return plan.spec.training.samples is not None
 
 
@@ -89,8 +89,8 @@ def _fsdp(plan: Plan) -> bool:
 def _has_board(plan: Plan) -> bool:
     """True if TensorBoard files are written.
 
-    The engine sends W&B only what it also writes there (megatron/training/training.py,
-    training_log: the calls are below `if writer`).
+    The engine sends to W&B only the metrics that it also writes to TensorBoard
+    (megatron/training/training.py, training_log: the calls are inside `if writer`).
     """
     return plan.spec.monitoring.tensorboard or plan.spec.monitoring.wandb is not None
 
@@ -116,7 +116,7 @@ def _blend_file(plan: Plan) -> str | None:
 
 
 _TOKENIZER_FILES = {".model": "GPTSentencePieceTokenizer", ".tiktoken": "TikTokenizer"}
-"""The engine's tokenizer for files with these suffixes; Hugging Face's for all others."""
+"""The engine's tokenizer for files with these suffixes; Hugging Face's for all other files."""
 
 
 def _tokenizer_type(plan: Plan) -> str:
@@ -198,7 +198,7 @@ FLAGS = (
     ),
     Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
     Flag("make-vocab-size-divisible-by", "", lambda p: VOCAB_MULTIPLE),
-    # Otherwise the engine pads the tokenizer's size, which may be smaller than the model's.
+    # Otherwise the engine pads the tokenizer's vocabulary, which may be smaller than the model's.
     Flag("padded-vocab-size", "model.dimensions.vocab_size", lambda p: p.model.padded_vocab_size),
     Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
     Flag("moe-router-topk", "model.dimensions.moe.top_k", lambda p: _experts(p, "top_k")),
@@ -223,7 +223,7 @@ FLAGS = (
         "",
         _moe(lambda p: "aux_loss"),
     ),
-    # The engine requires it if each token uses only one expert.
+    # The engine requires this flag if each token uses only one expert.
     Flag(
         "moe-router-pre-softmax",
         "",
@@ -243,7 +243,7 @@ FLAGS = (
     Flag(
         "split",
         "data.split",
-        # The engine's pattern accepts digits and a point, but no exponent.
+        # The engine's pattern accepts digits and a decimal point, but no exponent.
         lambda p: ",".join(f"{Decimal(f'{share:g}'):f}" for share in p.spec.data.split),
     ),
     Flag(
@@ -412,13 +412,13 @@ FLAGS = (
         "parallelism.recompute_modules",
         lambda p: tuple(map(str, p.spec.parallelism.recompute_modules)) or None,
     ),
-    # Checkpoints. Load from the same directory, so that a restart resumes.
+    # Checkpoints. Load from the same directory, so that a restarted run resumes.
     Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("load", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("save-interval", "checkpoints.every_steps", lambda p: p.save_every_steps),
     Flag("async-save", "checkpoints.asynchronous", lambda p: p.spec.checkpoints.asynchronous),
-    # Without the first, the engine silently saves synchronously. Its default strategy needs
-    # another package.
+    # Without the first flag, the engine silently saves synchronously. Its default strategy needs
+    # an additional package.
     Flag(
         "use-persistent-ckpt-worker",
         "checkpoints.asynchronous",
@@ -434,7 +434,7 @@ FLAGS = (
         "",
         lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
     ),
-    # Otherwise a checkpoint of the distributed optimizer loads only in the layout that saved it.
+    # Otherwise the distributed optimizer's checkpoints load only in the layout that saved them.
     Flag("dist-ckpt-optim-fully-reshardable", "parallelism.sharding", _sharded),
     Flag("pretrained-checkpoint", "initial_weights", weights_location),
     # Logging.
@@ -461,4 +461,4 @@ FLAGS = (
         lambda p: p.spec.monitoring.wandb.entity if p.spec.monitoring.wandb else None,
     ),
 )
-"""All flags that a plan sets, in the order of the command line."""
+"""All flags that a plan sets, in command-line order."""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derive a model from the arguments that Megatron saves, and arguments from a model. Pure.
 
-Features that a Hugging Face class cannot express are rejected by name: an export that loads but
-computes other results than the engine would be worse than none.
+Features that a Hugging Face class does not support are rejected by name: an export that loads but
+computes different results from the engine would be worse than no export.
 """
 
 from collections.abc import Mapping
@@ -29,20 +29,20 @@ ALWAYS_PLAIN = (
     Plain("mtp_num_layers", (None, 0), "multi-token prediction layers"),
     Plain("hybrid_layer_pattern", (None, ""), "hybrid layers"),
     Plain("heterogeneous_layers_config_path", (None, ""), "layers of different shapes"),
-    Plain("experimental_attention_variant", (None, ""), "another kind of attention"),
+    Plain("experimental_attention_variant", (None, ""), "an experimental attention variant"),
     Plain("linear_attention_freq", (None,), "linear attention"),
-    Plain("attention_output_gate", OFF, "a gate after attention"),
-    Plain("softmax_type", (None, "vanilla"), "another softmax"),
+    Plain("attention_output_gate", OFF, "an attention output gate"),
+    Plain("softmax_type", (None, "vanilla"), "a different softmax"),
     Plain("window_size", (None,), "sliding-window attention"),
     Plain("qk_layernorm", OFF, "normalised queries and keys"),
     Plain("qk_l2_norm", OFF, "normalised queries and keys"),
-    Plain("layernorm_zero_centered_gamma", OFF, "norms that add one to their weight"),
-    Plain("apply_residual_connection_post_layernorm", OFF, "residuals taken after the norm"),
+    Plain("layernorm_zero_centered_gamma", OFF, "norms with zero-centered weights"),
+    Plain("apply_residual_connection_post_layernorm", OFF, "residual connections after the norm"),
     Plain("squared_relu", OFF, "squared ReLU"),
     Plain("quick_geglu", OFF, "quick GEGLU"),
     Plain("activation_func_clamp_value", (None,), "clamped activations"),
-    Plain("glu_linear_offset", (None, 0.0), "an offset in the gate"),
-    Plain("use_mup", OFF, "µP's multipliers"),
+    Plain("glu_linear_offset", (None, 0.0), "an offset in the gated linear unit"),
+    Plain("use_mup", OFF, "µP multipliers"),
 )
 ROTARY_PLAIN = (
     Plain("rotary_percent", (None, 1.0), "partial rotary embeddings"),
@@ -52,15 +52,15 @@ ROTARY_PLAIN = (
 )
 EXPERTS_PLAIN = (
     Plain("moe_router_pre_softmax", OFF, "a softmax over all experts without renormalisation"),
-    Plain("moe_router_score_function", (None, "softmax"), "another score than softmax"),
-    Plain("moe_router_topk_scaling_factor", (None, 1.0), "scaled scores"),
+    Plain("moe_router_score_function", (None, "softmax"), "router scores other than softmax"),
+    Plain("moe_router_topk_scaling_factor", (None, 1.0), "scaled router scores"),
     Plain("moe_router_enable_expert_bias", OFF, "expert biases"),
-    Plain("moe_router_num_groups", (None,), "groups of experts"),
+    Plain("moe_router_num_groups", (None,), "expert groups"),
     Plain("moe_expert_capacity_factor", (None,), "dropped tokens"),
     Plain("moe_shared_expert_intermediate_size", (None, 0), "a shared expert"),
     Plain("moe_layer_freq", (None, 1, "1"), "layers without experts"),
     Plain("moe_latent_size", (None, 0), "latent experts"),
-    Plain("moe_apply_probs_on_input", OFF, "scores applied before the expert"),
+    Plain("moe_apply_probs_on_input", OFF, "router scores applied to the expert's input"),
     Plain("moe_router_force_load_balancing", OFF, "random routing"),
     Plain("moe_router_force_biased", (None,), "random routing"),
     Plain("moe_mlp_glu_interleave_size", (None,), "interleaved gates"),
@@ -68,7 +68,10 @@ EXPERTS_PLAIN = (
 
 
 def model_of_arguments(values: Values, where: str) -> HubModel:
-    """Return the model saved with such arguments. Raises FindingsError if no class supports it."""
+    """Return the model that saved arguments describe.
+
+    Raises FindingsError if no class supports the model.
+    """
     kind = _kind(values, where)
     rules = [*ALWAYS_PLAIN]
     rules += () if kind is HubClass.GPT2 else ROTARY_PLAIN
@@ -76,7 +79,8 @@ def model_of_arguments(values: Values, where: str) -> HubModel:
     refuse_unless_plain(values, rules, kind, where, POSSIBLE)
     model = _model(values, kind)
     if values.get("add_qkv_bias") and not model.biases:
-        _refuse(where, f"{kind} has no biases of queries, keys and values alone (add_qkv_bias).")
+        rule = "biases only for queries, keys and values (add_qkv_bias)"
+        _refuse(where, f"{kind} does not support {rule}.")
     _refuse_shape(model, where)
     return model
 
@@ -96,7 +100,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts == ("learned_absolute", "LayerNorm", "GELU") and not experts:
         return HubClass.GPT2
     said = ", ".join(parts) + (", experts" if experts else "")
-    _refuse(where, f"no class that export supports has {said} together.", said)
+    _refuse(where, f"no class that export supports has this combination: {said}.", said)
 
 
 def _model(values: Values, kind: HubClass) -> HubModel:
@@ -134,9 +138,9 @@ def _biases(values: Values) -> bool:
 
 
 def _activation(values: Values, kind: HubClass) -> HubActivation:
-    """Return the activation. The engine's fused kernel uses tanh GELU, the other exact GELU.
+    """Return the activation. The engine's fused kernel uses tanh GELU, the unfused one exact GELU.
 
-    megatron-core 0.19.2, `fusions/fused_bias_gelu.py` and `transformer/mlp.py`.
+    See `fusions/fused_bias_gelu.py` and `transformer/mlp.py` in megatron-core 0.19.2.
     """
     if kind is not HubClass.GPT2:
         return HubActivation.SILU
@@ -145,7 +149,7 @@ def _activation(values: Values, kind: HubClass) -> HubActivation:
 
 
 def _number(value: object) -> float:
-    """Return a coefficient, or the first of a list."""
+    """Return a coefficient, or the first one in a list."""
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     return float(first) if isinstance(first, (int, float)) else 0.0
 
@@ -155,25 +159,29 @@ def _refuse_shape(model: HubModel, where: str) -> None:
     kind = model.kind
     if kind is HubClass.GPT2:
         if model.kv_heads != model.heads:
-            _refuse(where, f"{kind} has no grouped heads.", str(model.kv_heads))
+            rule = f"{kind} does not support grouped-query attention."
+            _refuse(where, rule, str(model.kv_heads))
         if model.heads * model.head_dim != model.hidden_size:
             _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(model.head_dim))
         if not model.biases:
             _refuse(where, f"{kind} has biases in every linear layer, but the model has none.")
     elif kind is HubClass.MIXTRAL and model.biases:
-        _refuse(where, f"{kind} has no biases, but the model has them.")
+        _refuse(where, f"{kind} has no biases, but the model has biases.")
     elif model.hidden_size % model.heads:
-        rule = f"{kind} requires a hidden size ({model.hidden_size}) divisible by its heads."
+        rule = (
+            f"{kind} requires a hidden size that is divisible by the number of heads, but "
+            f"{model.hidden_size} is not divisible by {model.heads}."
+        )
         _refuse(where, rule, str(model.heads))
 
 
 def refuse_plan(arguments: Values) -> None:
-    """Reject the flags of a plan whose model no class supports."""
+    """Reject a plan's flags if no class supports the model."""
     model_of_arguments({name.replace("-", "_"): value for name, value in arguments.items()}, "")
 
 
 def refuse_shape(shape: ModelShape, where: str) -> None:
-    """Reject a model that no class supports, by the record alone."""
+    """Reject a model that no class supports, based on the record alone."""
     model_of_arguments(
         {
             "num_layers": shape.layers,

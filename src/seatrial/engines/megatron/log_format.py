@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of Megatron-LM into events, also for a run started without Seatrial.
+"""Parse Megatron-LM's output into events, including runs that were started without Seatrial.
 
-The format is that of megatron/training/training.py (steps, evaluations, start and end),
+The format is defined in megatron/training/training.py (steps, evaluations, start and end),
 checkpointing.py and utils.py (memory) at the tags core_v0.4.0 to core_v0.19.0.
 """
 
@@ -34,7 +34,7 @@ SIGNALS = EngineSignals(
     ),
 )
 FOREIGN = 10_000
-"""Lines of other processes that may come between two lines of a block."""
+"""Maximum number of lines from other processes between two lines of a block."""
 
 _TIMER = re.compile(
     r" +(?P<name>[^\s.][^\s:]{0,80}) \.*: "
@@ -57,7 +57,7 @@ class TimerBlock:
         self._name = ""
 
     def takes(self, text: str) -> bool:
-        """Add a line to the block, and return True if it belongs to it."""
+        """Add a line if it belongs to the block. Return True if it was added."""
         try:
             return self._takes(text)
         except ValueError:
@@ -83,7 +83,7 @@ class TimerBlock:
         return True
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the block's event; empty if it has no timers."""
+        """Return the values for the block's event; empty if the block has no timers."""
         timers: dict[str, Any] = dict(self._spread)
         ranks = {name: sum_up_named(pairs) for name, pairs in self._ranks.items()}
         timers |= {name: [figure.least, figure.most] for name, figure in ranks.items()}
@@ -125,14 +125,14 @@ _NOTHING: tuple[Event, ...] = ()
 
 
 class MegatronLog:
-    """Parses line by line, with bounded memory.
+    """Parses a log line by line, with bounded memory.
 
-    A line without a timestamp from its wrapper gets the engine's own time, taken as UTC. If there
-    is none either, it gets the time of the line before plus the duration of the step.
+    A line without a timestamp from its wrapper gets the engine's own time, interpreted as UTC.
+    Without an engine time, it gets the time of the previous line plus the step time.
     """
 
     marks = (b"iteration", b"across ranks (ms):", b"] datetime: ")
-    """A line without one of these is irrelevant, unless a block is open."""
+    """A line that contains none of these is irrelevant, unless a block is open."""
 
     @property
     def is_open(self) -> bool:
@@ -151,7 +151,7 @@ class MegatronLog:
         self._handed_over: set[int] = set()
 
     def feed(self, line: bytes) -> tuple[Event, ...]:
-        """Parse one line and return its events; empty for most lines. Never raises."""
+        """Parse one line and return its events; empty for most lines. Does not raise."""
         if self._block is not None:
             return self._in_block(line)
         if b"elapsed time per iteration" in line:
@@ -181,12 +181,12 @@ class MegatronLog:
         return self._moment(read) if b"] datetime: " in line else _NOTHING
 
     def _in_block(self, line: bytes) -> tuple[Event, ...]:
-        """Parse a line while a block is open: its own, another process's, or its end."""
+        """Parse a line while a block is open: part of it, from a different process, or its end."""
         block = self._block
         read = _read(line)
         if block is None or (block.source == read.source and block.takes(read.text)):
             return _NOTHING
-        # Another block may follow. A line of another kind from the same process ends the block too.
+        # Another block may follow. Any other line from the same process also ends the block.
         if block.source != read.source and block.foreign < FOREIGN:
             block.foreign += 1
             self._block = None
@@ -203,7 +203,7 @@ class MegatronLog:
         return _NOTHING
 
     def _stepped(self, read: LogLine) -> tuple[Event, ...]:
-        """Parse the line of a step."""
+        """Parse a step's line."""
         line = self._layout.read(read.text)
         if line is None:
             return _NOTHING
@@ -228,7 +228,7 @@ class MegatronLog:
             return _NOTHING
         step = int(found["step"])
         if found["what"].startswith("saving"):
-            # Keep only one, so that unfinished saves do not accumulate.
+            # Keep only one save, so that unfinished saves do not accumulate.
             self._saving = {step: when}
             return _NOTHING
         if found["what"].startswith("successfully") and step in self._handed_over:
@@ -286,7 +286,7 @@ class MegatronLog:
 
     def _at(self, when: float | None) -> float:
         """Return the time of a line, and remember it as the newest."""
-        # A garbled step may contain any number of seconds; ignore implausible ones.
+        # A garbled line may contain any number of seconds; ignore implausible values.
         if when is not None and 0 <= when < _LAST:
             self._clock = when
         return self._clock
@@ -294,12 +294,12 @@ class MegatronLog:
 
 def _read(line: bytes) -> LogLine:
     text = line.decode("utf-8", "replace").rstrip("\r\n")
-    # A step as the engine prints it, without a wrapper.
+    # A step's line without a wrapper's prefix.
     return LogLine(text, None, "") if text.startswith((" [2", " it")) else unwrap(text)
 
 
 def _time(read: LogLine) -> float | None:
-    """Return the wrapper's time, or the engine's own in brackets."""
+    """Return the wrapper's time, or the engine's own time in brackets."""
     if read.time is not None:
         return read.time
     own = _OWN_TIME.match(read.text.lstrip())

@@ -18,9 +18,9 @@ class Takes(StrEnum):
     """The values that follow an option on the command line."""
 
     SWITCH = "switch"
-    """None: the option is present or absent."""
+    """No value: the option is present or absent."""
     TOGGLE = "toggle"
-    """None: the option is present, or the same with the prefix `no-`."""
+    """No value: the option is present, or its counterpart with the prefix `no-`."""
     VALUE = "value"
     """One value."""
     LIST = "list"
@@ -29,22 +29,22 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of the engine's parser."""
+    """One option in the engine's parser."""
 
     takes: Takes
     kind: str = "any"
-    """The type of its values: one of `KINDS`, or any."""
+    """The type of the option's values: one of `KINDS`, or any."""
     choices: tuple[str, ...] = ()
     """The allowed values; empty if they are not listed."""
 
     def value_fix(self, value: OptionValue) -> str:
         """Return how to fix a value; empty if the engine's parser accepts it."""
         if self.takes in (Takes.SWITCH, Takes.TOGGLE):
-            return "" if isinstance(value, bool) else "Write true or false."
+            return "" if isinstance(value, bool) else "Use true or false."
         if isinstance(value, bool):
-            return "Write the value instead of true or false."
+            return "Use a value instead of true or false."
         if self.takes is Takes.VALUE and isinstance(value, tuple):
-            return "Write one value instead of a list."
+            return "Use one value instead of a list."
         for word in value if isinstance(value, tuple) else (value,):
             if self.choices and str(word) not in self.choices:
                 return f"Use one of: {', '.join(self.choices)}."
@@ -60,18 +60,18 @@ KINDS = {
     "ints": re.compile(rf"[()]*{_INT}(,{_INT})*[()]*"),
     "pattern": re.compile(rf"{_INT}|(?=.*\[)[\[\]()+*,\d\s]+"),
 }
-"""The form of each type's values on a command line."""
+"""The pattern of each type's values on a command line."""
 FIXES = {
-    "int": "Write a whole number.",
-    "float": "Write a number.",
-    "ints": "Write whole numbers with commas between them, such as '512,0'.",
-    "pattern": "Write a whole number, or a pattern such as '([0]*3+[1]*1)*2'.",
+    "int": "Use an integer.",
+    "float": "Use a number.",
+    "ints": "Use comma-separated integers, such as '512,0'.",
+    "pattern": "Use an integer, or a pattern such as '([0]*3+[1]*1)*2'.",
 }
 
 
 @cache
 def known_options() -> dict[str, Option]:
-    """Return every option of the engine, from the list extracted from its parser."""
+    """Return every engine option, from the list that was extracted from the engine's parser."""
     text = (Path(__file__).parent / "options.txt").read_text()
     found = {}
     for line in text.splitlines():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of Megatron's options a spec may set directly, and which a field covers."""
+"""Which of Megatron's options a spec may set directly, and which ones a spec field sets."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,17 +29,17 @@ EQUIVALENT = {
     "warmup": "training.learning_rate.warmup",
     "model-parallel-size": "parallelism.tp_size",
     "checkpoint-activations": "parallelism.recompute",
-    # Aliases of the same argument.
+    # Aliases for the same argument.
     "persistent-save-interval": "checkpoints.every_steps",
     "encoder-seq-length": "training.sequence_length",
     "decoder-seq-length": "training.sequence_length",
     # The engine would delete checkpoints that keep_last keeps.
     "save-retain-interval": "checkpoints.keep_every_steps",
 }
-"""Options that Seatrial never sets, because a field of the spec sets an equivalent one."""
+"""Options that Seatrial never sets, because a spec field sets an equivalent option."""
 
 MODELLED = {flag.name: flag.field for flag in FLAGS if flag.field} | EQUIVALENT
-"""Options that a field of the spec sets, with that field."""
+"""Options that a spec field sets, with the name of that field."""
 
 
 DERIVED = {
@@ -48,8 +48,8 @@ DERIVED = {
     "make-vocab-size-divisible-by": "the plan pads the vocabulary",
     "encoder-num-layers": "the model sets the layers",
     "decoder-num-layers": "the model sets the layers",
-    "mtp-num-layers": "the plan does not count its layers",
-    "multi-latent-attention": "the plan does not count its parameters",
+    "mtp-num-layers": "the plan does not count multi-token prediction layers",
+    "multi-latent-attention": "the plan does not count the parameters of this attention",
     "squared-relu": "the model sets the activation function",
     "hybrid-layer-pattern": "the model sets the layers",
     "hybrid-override-pattern": "the model sets the layers",
@@ -58,43 +58,43 @@ DERIVED = {
     "heterogeneous-layers-config-path": "the model sets the layers",
     "heterogeneous-layers-config-encoded-json": "the model sets the layers",
     "quick-geglu": "the model sets the activation function",
-    "experimental-attention-variant": "the plan does not count its parameters",
-    "linear-attention-freq": "the plan does not count its parameters",
-    "moe-latent-size": "the plan does not count its parameters",
+    "experimental-attention-variant": "the plan does not count the parameters of this attention",
+    "linear-attention-freq": "the plan does not count the parameters of linear attention",
+    "moe-latent-size": "the plan does not count the parameters of latent experts",
     "tensor-parallel-num-weight-shards": "the plan sets how weights are split",
     "expert-tensor-parallel-num-weight-shards": "the plan sets how weights are split",
-    "recompute-method": "the plan's memory is for recomputing each layer separately",
-    "recompute-num-layers": "the plan's memory is for recomputing each layer separately",
-    "use-tp-pp-dp-mapping": "the plan sets the order of ranks",
+    "recompute-method": "the plan's memory estimate assumes that each layer is recomputed",
+    "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
+    "use-tp-pp-dp-mapping": "the plan sets the rank order",
     "pipeline-model-parallel-layout": "the plan sets the stages",
     "rampup-batch-size": "the plan assumes a constant batch size",
     "step-batch-size-schedule": "the plan assumes a constant batch size",
-    "eval-global-batch-size": "the plan sets the samples of an evaluation",
-    "eval-micro-batch-size": "the plan sets the samples of an evaluation",
-    "full-validation": "the plan sets the samples of an evaluation",
-    "start-eval-at-iter": "the plan sets the samples of an evaluation",
-    "yaml-cfg": "the engine would read everything from another file",
-    "use-checkpoint-args": "the engine would take everything from a checkpoint",
+    "eval-global-batch-size": "the plan sets the number of evaluation samples",
+    "eval-micro-batch-size": "the plan sets the number of evaluation samples",
+    "full-validation": "the plan sets the number of evaluation samples",
+    "start-eval-at-iter": "the plan sets the number of evaluation samples",
+    "yaml-cfg": "the engine would read all arguments from a different file",
+    "use-checkpoint-args": "the engine would read all arguments from a checkpoint",
     "skip-train": "the plan is for training",
     "ckpt-convert-format": "the engine would convert a checkpoint and exit",
     "ckpt-convert-save": "the engine would convert a checkpoint and exit",
-    "adlr-autoresume": "it needs a package that NVIDIA has not published",
+    "adlr-autoresume": "this option needs a package that NVIDIA has not published",
     "sft": "the worker trains on whole documents",
     "fim-data": "the worker trains on whole documents",
     "dataloader-inter-document-masking": "the worker attends over whole sequences",
     "hybrid-context-parallel": "the worker splits every sequence in the same way",
     "per-dataset-sequences-path": "the worker counts sequences itself",
-    "check-for-spiky-loss": "the worker does not support it",
+    "check-for-spiky-loss": "the worker does not support this check",
     "logits-load-dir": "the worker has no distillation loss",
-    "inprocess-restart": "the worker does not support it",
-    "perform-rl-step": "the worker pretrains",
-    "vision-pretraining": "the worker pretrains on text",
+    "inprocess-restart": "the worker does not support in-process restarts",
+    "perform-rl-step": "the worker supports only pretraining",
+    "vision-pretraining": "the worker supports only pretraining on text",
     # A restart must be transparent. With these options, the engine would lose state.
     "no-save-optim": "a restarted run would lose its optimizer state",
     "no-load-optim": "a restarted run would lose its optimizer state",
     "load-main-params-from-ckpt": "a restarted run would lose its optimizer state",
-    "no-save-rng": "a restarted run would use other random numbers",
-    "no-load-rng": "a restarted run would use other random numbers",
+    "no-save-rng": "a restarted run would use different random numbers",
+    "no-load-rng": "a restarted run would use different random numbers",
     "ckpt-step": "every restart would go back to that step",
     "enable-msc": "checkpoint files would have no digests",
     **dict.fromkeys(
@@ -107,18 +107,18 @@ DERIVED = {
     ),
     "ckpt-format": "the plan sets the checkpoint format",
     "dist-ckpt-format": "the plan sets the checkpoint format",
-    "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in another layout",
+    "dist-ckpt-save-pre-mcore-014": "checkpoints could not be loaded in a different layout",
 }
 """Options that would contradict the plan, with the reason."""
 
 PLANNED_VALUES = {
-    "optimizer": (("adam",), "the plan assumes the memory and the time of Adam"),
+    "optimizer": (("adam",), "the plan assumes the memory and step time of Adam"),
     "transformer-impl": (
         ("local", "transformer_engine"),
         "inference layers cannot be trained",
     ),
 }
-"""Options for which the plan holds only with some values: those values, and the reason."""
+"""Options for which the plan is valid only with some values: these values, and the reason."""
 
 
 def option_problems(options: Mapping[str, OptionValue]) -> list[Problem]:
@@ -135,36 +135,36 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
         elsewhere = MODELLED[option]
         fix = f"Set {elsewhere} instead."
         if elsewhere.startswith("model.dimensions"):
-            fix = f"Set {elsewhere} instead; this replaces a preset by its dimensions."
+            fix = f"Set {elsewhere} instead; this requires model.dimensions in place of a preset."
         rule = f"{elsewhere} already sets {name}."
         return Problem(EngineCode.MODELLED_OPTION, field, rule, fix)
     if option in DERIVED:
         rule = f"{name} would contradict the plan: {DERIVED[option]}."
-        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove it.")
+        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove this option.")
     known = known_options().get(option)
     if known is None:
         match = nearest(option, known_options())
-        fix = f"Did you mean {match}?" if match else "Look it up in the engine's --help."
+        fix = f"Did you mean {match}?" if match else "See the engine's --help for valid options."
         rule = f"Megatron has no option {option}."
         return Problem(EngineCode.UNKNOWN_OPTION, field, rule, fix)
     if option in PLANNED_VALUES:
         values, reason = PLANNED_VALUES[option]
         if str(value) in known.choices and str(value) not in values:
             rule = f"{name}: {value} would contradict the plan: {reason}."
-            fix = f"Use {' or '.join(values)}, or remove it."
+            fix = f"Use {' or '.join(values)}, or remove this option."
             return Problem(EngineCode.DERIVED_OPTION, field, rule, fix)
         known = replace(known, choices=values)
     fix = known.value_fix(value)
     if fix:
         return Problem(
-            EngineCode.OPTION_VALUE, field, f"{option} takes {_TAKES[known.takes]}.", fix
+            EngineCode.OPTION_VALUE, field, f"{option} accepts {_TAKES[known.takes]}.", fix
         )
     return None
 
 
 _TAKES = {
-    Takes.SWITCH: "no value: it is on or off",
-    Takes.TOGGLE: "no value: it is on or off",
+    Takes.SWITCH: "no value, only true or false",
+    Takes.TOGGLE: "no value, only true or false",
     Takes.VALUE: "one value",
     Takes.LIST: "a list of values",
 }

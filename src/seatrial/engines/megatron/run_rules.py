@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules specific to Megatron: variables, options that contradict the plan, widths in FP8."""
+"""Rules specific to Megatron: environment variables, contradictory options, and FP8 widths."""
 
 from collections.abc import Iterator
 
@@ -14,19 +14,19 @@ from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import Precision
 
 MULTIPLES = {Precision.FP8: 16, Precision.MXFP8: 32}
-"""Required multiples of matrix widths: Transformer Engine states its own in its error, and a
-block of mxfp8 has 32 numbers."""
+"""Numbers that matrix widths must be multiples of: Transformer Engine's error message states the
+one for fp8, and an mxfp8 block has 32 numbers."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 """The number of queues between a process and its GPU."""
 BEFORE_BLACKWELL = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
 ATTENTION = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
-"""Variables that Megatron sets for its attention backend, and asserts (transformer_config)."""
+"""Variables that Megatron sets and asserts for its attention backend (transformer_config)."""
 SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
 OVERLAP = "overlap-moe-expert-parallel-comm"
 
 
 def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
-    """Return what Megatron's own validation or Transformer Engine would reject."""
+    """Return the settings that Megatron's own validation or Transformer Engine would reject."""
     return [
         *_connections(plan, generation),
         *_attention(plan),
@@ -36,19 +36,19 @@ def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
 
 
 def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
-    """Check the number of connections of a process to its GPU, which Megatron enforces."""
+    """Check the number of connections between a process and its GPU, which Megatron enforces."""
     value = plan.spec.cluster.env.get(CONNECTIONS)
     rule = ""
     if plan.sharding is Sharding.FSDP:
         if value == "1":
-            rule = "Megatron's FSDP needs more than one connection, or the variable unset."
+            rule = "Megatron's FSDP requires a value greater than 1, or that the variable is unset."
     elif value != "1" and generation in BEFORE_BLACKWELL and _cuts_layers(plan):
         rule = (
-            "with tensor or context parallelism Megatron requires 1 on GPUs before Blackwell: "
-            "communication must be issued in order."
+            "with tensor or context parallelism, Megatron requires 1 on GPUs before Blackwell, so "
+            "that communication is issued in order."
         )
     if rule and value is not None:
-        fix = "Remove the line: Seatrial sets the value that the layout needs."
+        fix = "Remove the variable: Seatrial sets the value that the layout needs."
         yield RunProblem(CheckCode.CONNECTIONS, f"cluster.env.{CONNECTIONS}", rule, fix, value)
 
 
@@ -57,14 +57,17 @@ def _cuts_layers(plan: Plan) -> bool:
 
 
 def _attention(plan: Plan) -> Iterator[RunProblem]:
-    """Check the variables that Megatron sets for its attention, and rejects if they differ."""
+    """Check the variables that Megatron sets for its attention, and rejects with other values."""
     if any(name.replace("_", "-") == "attention-backend" for name in plan.spec.engine.options):
         return
     for name in ATTENTION:
         value = plan.spec.cluster.env.get(name)
         if value is not None and value != "1":
             rule = f"Megatron sets {name} to 1 for its default attention backend, and fails if "
-            fix = "Remove the line; the option attention-backend selects another."
+            fix = (
+                "Remove the variable. To select a different backend, set "
+                "engine.options.attention-backend."
+            )
             yield RunProblem(
                 CheckCode.ENGINES_OWN, f"cluster.env.{name}", f"{rule}it is {value}.", fix, value
             )
@@ -83,7 +86,7 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
             CheckCode.OPTION_NEEDS if found.by else CheckCode.OPTION_AGAINST,
             f"engine.options.{written[found.option]}",
             found.rule,
-            f"Set {found.by}, or remove it." if found.by else "Remove it.",
+            f"Set {found.by}, or remove this option." if found.by else "Remove this option.",
             passed.word(found.option),
             found.by,
         )
@@ -94,7 +97,7 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
             CheckCode.OPTION_AGAINST,
             f"engine.options.{OVERLAP}",
             "expert communication cannot be overlapped with full recomputation (recompute: full).",
-            "Set parallelism.recompute=selective, or remove it.",
+            "Set parallelism.recompute=selective, or remove this option.",
             "true",
             "parallelism.recompute=selective",
         )
@@ -110,8 +113,8 @@ def _of_experts(plan: Plan) -> Iterator[RunProblem]:
             yield RunProblem(
                 CheckCode.OPTION_AGAINST,
                 f"engine.options.{name}",
-                "the model has no experts, so it has no effect.",
-                "Remove it.",
+                "the model has no experts, so this option has no effect.",
+                "Remove this option.",
                 str(value),
                 is_warning=True,
             )
@@ -120,7 +123,7 @@ def _of_experts(plan: Plan) -> Iterator[RunProblem]:
 def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
     """Reject CUDA graphs with expandable segments and buffers that NCCL registers."""
     env = plan.spec.cluster.env
-    # As in the engine's validate_args (megatron-core 0.19.2).
+    # The same condition as in the engine's validate_args (megatron-core 0.19.2).
     graphs = passed.word("cuda-graph-impl") == "transformer_engine"
     growing = "expandable_segments:True" in env.get(SEGMENTS, "")
     if not graphs or not growing or env.get(REGISTER) == "0":
@@ -128,16 +131,16 @@ def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
     yield RunProblem(
         CheckCode.OPTION_AGAINST,
         f"cluster.env.{SEGMENTS}",
-        "NCCL registers the buffers of a CUDA graph, but expandable segments can move: the engine "
-        "fails.",
-        f'Set cluster.env.{REGISTER}="0", or omit one of the two.',
+        "NCCL registers the buffers of a CUDA graph, but expandable segments can move these "
+        "buffers, so the engine fails.",
+        f'Set cluster.env.{REGISTER}="0", or disable CUDA graphs or expandable segments.',
         env[SEGMENTS],
         f'cluster.env.{REGISTER}="0"',
     )
 
 
 def _widths(plan: Plan) -> Iterator[RunProblem]:
-    """Check widths that matrix products of the precision do not support."""
+    """Check for widths that matrix products in the precision do not support."""
     multiple = MULTIPLES.get(plan.spec.training.precision)
     if multiple is None or plan.spec.model.dimensions is None:
         return
@@ -150,8 +153,8 @@ def _widths(plan: Plan) -> Iterator[RunProblem]:
             yield RunProblem(
                 CheckCode.WIDTHS,
                 f"model.dimensions.{name}",
-                f"{width:,} on {tp} ranks is not a multiple of {multiple}, which matrix products "
-                f"in {plan.spec.training.precision} need.",
+                f"{width:,} split over {tp} ranks is not a multiple of {multiple}, which matrix "
+                f"products in {plan.spec.training.precision} require.",
                 f"Use {fitting}, or training.precision=bf16.",
                 str(width),
                 f"model.dimensions.{name}={fitting}",

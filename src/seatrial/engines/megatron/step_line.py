@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a step's log line, parsed by labels first and with one pattern afterwards.
+"""Parse the fields in a step's log line, first by label and then with one pattern.
 
-A run prints the same labels in the same order for weeks. A pattern made from them parses a line
-three times as fast. Lines that do not match it are parsed by labels again.
+A run prints the same labels in the same order for weeks. A pattern compiled from these labels
+parses a line three times as fast. Lines that do not match the pattern are parsed by label again.
 """
 
 import re
@@ -14,7 +14,7 @@ Number = int | float
 
 
 def _from_milliseconds(text: str) -> float:
-    # As a decimal, so that 436.9 ms are 0.4369 s and not 0.43689999.
+    # Shift the decimal point in the text, so that 436.9 ms is 0.4369 s and not 0.43689999 s.
     return float(f"{text.strip()}e-3")
 
 
@@ -42,10 +42,10 @@ FIELDS: dict[str, tuple[str, Callable[[str], Number]]] = {
     "samples per second": ("samples_per_second", float),
     "TFLOPs": ("tflops_per_gpu", float),
 }
-"""Our name of each field, and the conversion of its text to a number."""
+"""Seatrial's name for each field, and the conversion of its text to a number."""
 
 REQUIRED = "seconds"
-"""A line without its time is not a step's line."""
+"""A line without a step time is not a step's line."""
 
 
 _HEAD = (
@@ -65,11 +65,11 @@ class StepLine(NamedTuple):
     """The engine's own date and time."""
     step: int
     values: dict[str, Any]
-    """Its fields by our names, and `total_steps`."""
+    """The fields under Seatrial's names, and `total_steps`."""
 
 
 class StepLayout:
-    """Parses the lines of steps, and remembers the labels of the last one."""
+    """Parses step lines, and remembers the labels of the last one."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[str] | None = None
@@ -80,7 +80,7 @@ class StepLayout:
         self._labels: list[str] = []
 
     def read(self, text: str) -> StepLine | None:
-        """Parse a line; None if it is not a step's line, or garbled."""
+        """Parse a line. Return None if it is not a step's line or is garbled."""
         if self._pattern is not None:
             found = self._pattern.match(text)
             if found is not None:
@@ -91,7 +91,7 @@ class StepLayout:
         return self._taken_apart(text)
 
     def _matched(self, groups: tuple[str, ...]) -> StepLine:
-        """Return the values of a line that matches the pattern."""
+        """Return the values in a line that matches the pattern."""
         converted = [make(text) for make, text in zip(self._converters, groups[3:], strict=True)]
         values = dict(zip(self._names, converted, strict=True))
         values.update(self._absent)
@@ -101,7 +101,7 @@ class StepLayout:
         return StepLine(groups[0], int(groups[1]), values)
 
     def _taken_apart(self, text: str) -> StepLine | None:
-        """Parse a line by its labels, which the next line probably has too."""
+        """Parse a line by its labels, and remember the labels for the next line."""
         place = _ANYWHERE.search(text)
         if place is None:
             return None
@@ -110,7 +110,7 @@ class StepLayout:
         if head is None:
             return None
         values, other, labels = dict(_DEFAULTS), {}, []
-        # Drop a field without a bar after it: it may be truncated, and still look like a number.
+        # Drop a field that no bar follows: it may be truncated and still look like a number.
         for part in text[head.end() :].split("|")[:-1]:
             label, _, value = part.partition(":")
             label = label.strip()
@@ -122,8 +122,8 @@ class StepLayout:
                 elif label:
                     other[label] = make(value)
             except ValueError:
-                # Another rank may print into the middle of a line, and a field of a newer engine
-                # may not be a number.
+                # Another rank may print into the middle of a line, and a field from a newer engine
+                # version may not be a number.
                 if name:
                     return None
         if REQUIRED not in values:
@@ -135,8 +135,8 @@ class StepLayout:
         return StepLine(head["date"], int(head[2]), values)
 
     def _learn(self, labels: list[str], other: dict[str, Any]) -> None:
-        """Make the pattern for lines with these labels, if each occurs once and is a number."""
-        # Compiling costs as much as parsing a hundred lines, so only for labels that repeat.
+        """Compile the pattern for lines with these labels, if each occurs once and is a number."""
+        # Compiling costs as much as parsing a hundred lines, so compile only if labels repeat.
         before, self._labels = self._labels, labels
         if labels != before:
             return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's arguments in drills on a CPU, and for the validation of a production run."""
+"""The engine's arguments for drills on CPU, and for validating a production run."""
 
 from seatrial.engines.engine import Arguments, Resharding, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
@@ -8,7 +8,7 @@ from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
 
 CPU_ARGUMENTS: Arguments = {
-    # Layers without Transformer Engine, and Seatrial's own where those lack something.
+    # Layers without Transformer Engine, and Seatrial's layers where Megatron's lack a feature.
     "transformer-impl": "local",
     "spec": ("seatrial.worker.megatron.cpu.layers", "gpt_spec"),
     "attention-backend": "unfused",
@@ -25,7 +25,7 @@ CPU_ARGUMENTS: Arguments = {
     "moe-grouped-gemm": None,
     # Local layers need the mask that Transformer Engine creates itself.
     "no-create-attention-mask-in-dataloader": None,
-    # Loading in the same process keeps the order of random draws.
+    # Loading data in the same process keeps the order of random draws.
     "num-workers": 0,
 }
 """Flags that replace GPU kernels and transport. They change only rounding."""
@@ -37,13 +37,13 @@ STAGE_ARGUMENTS = (
     "account-for-embedding-in-pipeline-split",
     "account-for-loss-in-pipeline-split",
 )
-"""Arguments for uneven stages, which do not apply to a single stage."""
+"""Arguments for uneven pipeline stages, which do not apply to a single stage."""
 
 
 def production_arguments(plan_arguments: Arguments) -> Arguments:
-    """Return the plan's arguments for the engine's verdict, without files that it would load.
+    """Return the plan's arguments for the engine's validation, without the files it would load.
 
-    The layers are the engine's local ones, because importing Transformer Engine needs a GPU.
+    Uses the engine's local layers, because importing Transformer Engine needs a GPU.
     """
     return plan_arguments | {
         "tokenizer-type": "NullTokenizer",
@@ -57,15 +57,15 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
-    """Return the twin's arguments, adapted to a CPU and a drill."""
+    """Return the twin's arguments, adapted to CPU and to a drill."""
     arguments = engine_arguments(plan) | CPU_ARGUMENTS
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
-        # With the default of 2^32, the loss scale would skip every step of such a short run.
+        # With the default loss scale of 2^32, such a short run would skip every step.
         arguments["initial-loss-scale"] = 4096
     arguments["tensorboard-dir"] = None
-    # Keep indices for such short sequences away from the user's data.
+    # Do not write indices for such short sequences next to the user's data.
     arguments["data-cache-path"] = f"{trial.directory}/index-cache"
     if trial.checkpoints:
         arguments |= {"save": trial.checkpoints, "load": trial.checkpoints}
@@ -75,7 +75,7 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
 
 
 def _resharded(plan: Plan, other: Resharding) -> Arguments:
-    """Load a save in another layout, and continue without saving."""
+    """Return the arguments to load a checkpoint in a different layout, without saving."""
     layout = other.layout
     arguments: Arguments = {
         "ckpt-step": other.step,
@@ -129,7 +129,7 @@ FOR_ONE_RANK: Arguments = {
     "data-cache-path": None,
     "mock-data": True,
 }
-"""Changes a run's arguments to one rank in fp32 without saving."""
+"""Overrides that change a run's arguments to one rank in fp32, without saving."""
 
 
 def one_rank_arguments(arguments: Arguments) -> Arguments:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensor of Megatron holds which Hugging Face tensor, by class. Data only.
+"""Which Megatron tensor contains which Hugging Face tensor, by class. Data only.
 
-The engine stacks layers: `decoder.layers.X` has the layer as its first axis, and an expert's tensor
-has the expert as its second. The names are those of megatron-core 0.19.2, the same for its local
-layers and for Transformer Engine's, except where `also` is set. Hugging Face names are those of
-transformers 5.22.2, as in files (`conversion_mapping.py` renames Mixtral's while loading).
+The engine stacks layers: the first axis of `decoder.layers.X` is the layer, and the second axis of
+an expert's tensor is the expert. The names are from megatron-core 0.19.2. Its local layers and
+Transformer Engine's layers have the same names, except where `also` is set. Hugging Face names are
+those that transformers 5.22.2 uses in files (`conversion_mapping.py` renames Mixtral's on load).
 """
 
 from seatrial.checkpoints.exchange.model import HubClass, HubModel
@@ -127,5 +127,5 @@ EMPTY_OBJECTS = {
                        "self_attention.core_attention", "pre_mlp_layernorm",
                        "mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"),
 }  # fmt: skip
-"""Modules of a layer for which the engine or Transformer Engine expects state in addition to
-weights. Without quantisation it is empty, but a load fails if it is absent."""
+"""Modules in a layer for which the engine or Transformer Engine expects state in addition to
+weights. Without quantisation this state is empty, but a load fails if it is missing."""

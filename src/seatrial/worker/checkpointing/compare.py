@@ -18,7 +18,7 @@ from seatrial.worker.environment import set_variables
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """Return every tensor of a checkpoint by name, assembled."""
+    """Return every tensor in a checkpoint by name, assembled from its chunks."""
     reader = FileSystemReader(directory)
     state: dict[str, Any] = {}
     for name, entry in reader.read_metadata().state_dict_metadata.items():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the engine load exactly the selected step.
 
-Also reports a file that has changed since it was verified.
+Also reports files that have changed since they were verified.
 """
 
 from argparse import Namespace
@@ -17,23 +17,23 @@ from seatrial.errors import SeatrialError
 from seatrial.findings import Finding
 
 _CHANGED = (
-    "Find out which process writes there while the run starts. Then start again: Seatrial verifies "
-    "every file and resumes from the newest valid checkpoint."
+    "Find out which process writes to this location while the run starts. Then start the run "
+    "again: Seatrial verifies every file and resumes from the newest valid checkpoint."
 )
 
 
 @contextmanager
 def loading(engine_args: Namespace, step: int | None) -> Iterator[None]:
-    """Make the engine load a step; raise an error with a final exit code if it cannot.
+    """Make the engine load a step. Raise an error with a final exit code if it cannot load it.
 
     Args:
-        engine_args: The engine's arguments. They are part of every checkpoint, and the selection
-            must not be, so they are restored afterwards.
+        engine_args: The engine's arguments. They are restored afterwards, because every checkpoint
+            contains them, and the selected step must not be part of a checkpoint.
         step: The selected step; None leaves the choice to the engine.
     """
     requested, kind = engine_args.ckpt_step, engine_args.non_persistent_ckpt_type
     # The engine prefers its non-persistent checkpoints if they are as new
-    # (checkpointing.py, _load_base_checkpoint), and those are not verified.
+    # (checkpointing.py, _load_base_checkpoint), but they are not verified.
     engine_args.non_persistent_ckpt_type = None
     if step is not None:
         engine_args.ckpt_step = step
@@ -46,7 +46,8 @@ def loading(engine_args: Namespace, step: int | None) -> Iterator[None]:
             raise
         raise StopError(
             StopCode.NO_CHECKPOINT,
-            f"{engine_args.load}: the engine could not load a checkpoint. See its output above.",
+            f"{engine_args.load}: the engine could not load a checkpoint. See the engine's output "
+            "above.",
         ) from end
     finally:
         engine_args.ckpt_step, engine_args.non_persistent_ckpt_type = requested, kind
@@ -54,9 +55,9 @@ def loading(engine_args: Namespace, step: int | None) -> Iterator[None]:
 
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
-    """Raise SeatrialError with a finding if the loader rejects a file that was verified before.
+    """Raise SeatrialError with a finding if the loader rejects a file that was already verified.
 
-    Not final: the next start verifies again, and skips damaged checkpoints.
+    The error is not final: the next start verifies again and skips damaged checkpoints.
     """
     try:
         yield
@@ -70,7 +71,9 @@ def refusing(where: str) -> Iterator[None]:
 def _finding(error: BaseException, where: str) -> Finding | None:
     if isinstance(error, UnsafeFileError):
         reason = str(error).rstrip(".")
-        rule = f"rejected a file that changed after verification, or was never verified: {reason}."
+        rule = (
+            f"a file was rejected that changed after verification, or was never verified: {reason}."
+        )
         return found(CheckpointCode.PICKLE, where, rule, _CHANGED)
     if isinstance(error, OSError) and str(error.filename or "").startswith(where):
         return unreadable(str(error.filename), error)
@@ -78,7 +81,7 @@ def _finding(error: BaseException, where: str) -> Finding | None:
 
 
 def _causes(error: BaseException) -> Iterable[BaseException]:
-    """Yield an error and its causes, including those of other ranks, which torch collects."""
+    """Yield an error and its causes, including those from other ranks, which torch collects."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delete checkpoints that the retention policy does not keep, after a commit, in the background.
 
-The volume is sized for the spec's policy and would otherwise fill up. Deleting can take long on a
-slow file system, so a thread of the first rank does it.
+The volume is sized for the spec's policy and would otherwise fill up. Deletions can take long on a
+slow file system, so a thread on the first rank does them.
 """
 
 import os
@@ -17,13 +17,13 @@ from seatrial.storage.location import LocalPlace
 from seatrial.storage.store import StoreError
 
 KEEP_LAST = "SEATRIAL_KEEP_LAST"
-"""How many of the newest checkpoints to keep; all if not set."""
+"""Number of newest checkpoints to keep; all if not set."""
 KEEP_EVERY = "SEATRIAL_KEEP_EVERY_STEPS"
-"""Also keep those at multiples of this step."""
+"""Also keep the checkpoints whose step is a multiple of this number."""
 
 
 def policy_of(variables: Mapping[str, str]) -> Policy | None:
-    """Return the policy; None to keep everything. Invalid values must not delete anything."""
+    """Return the policy; None to keep all checkpoints. Invalid values must not delete any."""
     last, every = variables.get(KEEP_LAST, ""), variables.get(KEEP_EVERY, "")
     if not last.isdecimal() or int(last) < 1 or not (every == "" or every.isdecimal()):
         return None
@@ -31,19 +31,19 @@ def policy_of(variables: Mapping[str, str]) -> Policy | None:
 
 
 class Retirement:
-    """Deletes old checkpoints, one run at a time."""
+    """Deletes old checkpoints, in one background thread at a time."""
 
     def __init__(self, policy: Policy | None = None) -> None:
-        """Take the policy, or read it from the environment."""
+        """Use this policy; if None, read it from the environment."""
         self._policy = policy or policy_of(os.environ)
         self._thread: Thread | None = None
 
     def after_commit(self, place: LocalPlace) -> None:
-        """Start to delete the checkpoints that a new commit makes obsolete."""
+        """Start deleting the checkpoints that a new commit makes obsolete."""
         if self._policy is None or (self._thread is not None and self._thread.is_alive()):
             return
-        # If the process exits in between, a directory without a record remains, which the next
-        # run deletes.
+        # If the process exits during a deletion, a directory without a record remains, which the
+        # next deletion removes.
         work = (place, self._policy)
         self._thread = Thread(target=self._retire, args=work, name="seatrial-retire", daemon=True)
         self._thread.start()
@@ -62,7 +62,7 @@ class Retirement:
                 if decision.kept or states[decision.directory] is State.DAMAGED:
                     continue
                 if retire(place, decision):
-                    _say(f"deleted the checkpoint of step {decision.step}: {decision.why}")
+                    _say(f"deleted the checkpoint at step {decision.step}: {decision.why}")
         except (OSError, StoreError) as error:
             # Training continues; the next commit tries again.
             _say(f"cannot delete old checkpoints: {error}")

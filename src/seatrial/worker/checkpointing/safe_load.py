@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: the only module that calls the unpicklers of torch and Python.
 
-It loads only what the scanner returned (`seatrial.checkpoints.scan`): the bytes that the scanner
+It loads only what the scanner accepted (`seatrial.checkpoints.scan`): the bytes that the scanner
 read, and tensors from the same file descriptor. torch then loads them as weights only, with the
-same allow-list. `install` replaces torch's loading functions, and the `safe_load` of an engine's
-folder replaces those of the engine.
+same allow-list. `install` replaces torch's loading functions, and `safe_load` in an engine's folder
+replaces the engine's.
 """
 
 import functools
@@ -34,7 +34,7 @@ from seatrial.checkpoints.scan import scan_archive
 from seatrial.worker.environment import WEIGHTS_ONLY
 
 TENSOR_LIST_READER = "torch.distributed.checkpoint.filesystem"
-"""The module of torch that unpickles the list of tensors."""
+"""The torch module that unpickles the tensor metadata."""
 
 _torch_load: Callable[..., Any] = torch.load
 """torch's original function, which `install` replaces."""
@@ -43,14 +43,14 @@ Source = str | os.PathLike[str] | BinaryIO
 
 
 class SafetyError(UnsafeFileError, pickle.UnpicklingError):
-    """A file that was rejected; the engines see it as an unpickling error."""
+    """The file was rejected. The engines see this as an unpickling error."""
 
 
 def load_archive(source: Source, map_location: Any = "cpu") -> Any:
     """Scan a torch archive and load it from the same descriptor.
 
-    Raises SafetyError (an UnsafeFileError) unless it is a torch archive whose pickle stays within
-    the allow-list. A stream is read from its current position to its end.
+    Raises SafetyError (an UnsafeFileError) unless it is a torch archive whose pickle uses only
+    names in the allow-list. A stream is read from its current position to its end.
     """
     with _opened(source) as stream:
         try:
@@ -63,7 +63,7 @@ def load_archive(source: Source, map_location: Any = "cpu") -> Any:
 
 
 def load_pickle(data: bytes, allowed: Rules) -> Any:
-    """Scan a pickle and load those bytes; raise SafetyError if it needs more than allowed."""
+    """Scan a pickle and load the scanned bytes. Raises SafetyError if it uses a forbidden name."""
     try:
         scanned = scan_pickle(data, allowed)
     except UnsafeFileError as error:
@@ -74,13 +74,13 @@ def load_pickle(data: bytes, allowed: Rules) -> Any:
 def install(readers: Mapping[str, Rules] | None = None) -> None:
     """Route all checkpoint loading in this process through this module.
 
-    Call it after the import of the engine, which may replace torch's loader with its own. A program
-    with an engine calls the `safe_load` of the engine's folder, which calls this. Child processes
-    of the engine do not inherit it, and load as their environment variables specify.
+    Call this after importing the engine, which may replace torch's loader with its own. A program
+    with an engine calls `safe_load` in the engine's folder, which calls this function. The engine's
+    child processes do not inherit the replacement; their environment variables control loading.
 
     Args:
-        readers: Modules of the engine that unpickle files themselves, and the names that those
-            files may contain.
+        readers: The engine's modules that unpickle files themselves, and the names that those files
+            may contain.
     """
     if os.environ.get(WEIGHTS_ONLY) != "1":
         raise RuntimeError(f"{WEIGHTS_ONLY} is not set: call environment.set_variables first.")
@@ -96,19 +96,19 @@ def install(readers: Mapping[str, Rules] | None = None) -> None:
 
 @functools.wraps(torch.load)
 def _load_scanned(f: Source, map_location: Any = None, *_: Any, **__: Any) -> Any:
-    """Replaces torch.load. It always loads weights only, whatever the caller requests."""
+    """Replaces torch.load. Always loads weights only, whatever the caller requests."""
     return load_archive(f, map_location)
 
 
 def load_from_bytes(b: bytes) -> Any:
-    """Load a storage that was pickled by itself, which torch does in its legacy format.
+    """Load a separately pickled storage, which torch writes in its legacy format.
 
-    It comes from another process of this run, or from scanned FP8 state.
+    The storage comes from another process in this run, or from scanned FP8 state.
     """
     return _torch_load(io.BytesIO(b), weights_only=True)
 
 
-# Pickles contain this name, and other processes know it.
+# Pickles contain this name, and other processes resolve it.
 load_from_bytes.__module__ = torch.storage.__name__
 load_from_bytes.__name__ = load_from_bytes.__qualname__ = "_load_from_bytes"
 
@@ -123,7 +123,7 @@ class _AllowedUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         known = Name({"__builtin__": "builtins"}.get(module, module), name)
         if known not in self._allowed:
-            raise SafetyError(f"it asks for {module}.{name}, which no checkpoint needs")
+            raise SafetyError(f"it uses {module}.{name}, which no checkpoint needs")
         if known in STORAGE_LOADERS:
             # Without `install`, torch's own function would unpickle anything.
             return load_from_bytes
@@ -131,14 +131,14 @@ class _AllowedUnpickler(pickle.Unpickler):
 
 
 class _Pickle:
-    """Replaces the module `pickle` where an engine reads files with it."""
+    """Replaces the module `pickle` in modules with which an engine reads files."""
 
     def __init__(self, allowed: Rules) -> None:
         self._allowed = allowed
 
     def __getattr__(self, name: str) -> Any:
         if name in ("Unpickler", "_Unpickler"):
-            raise SafetyError(f"pickle.{name} is not available here")
+            raise SafetyError(f"pickle.{name} is disabled because it could execute code")
         return getattr(pickle, name)
 
     def load(self, file: BinaryIO, **_: Any) -> Any:
@@ -149,12 +149,12 @@ class _Pickle:
 
 
 def load_numbers(path: Source, mmap_mode: Any = None, **_: Any) -> Any:
-    """Load an index of the engine as plain numbers, which need no pickle."""
+    """Load one of the engine's indices as plain numbers, which need no pickle."""
     try:
         return numpy.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        rule = f"{path}: it is not an array of numbers ({error}). No code from it was executed."
-        raise SafetyError(f"{rule} Delete it; the engine rebuilds its indices.") from error
+        rule = f"{path} is not an array of numbers ({error}). No code from it was executed."
+        raise SafetyError(f"{rule} Delete the file; the engine rebuilds its indices.") from error
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 
 def _allow(names: Iterable[Name]) -> None:
-    """Add the names that passed to torch's allow-list, which by default has little but tensors."""
+    """Add the scanned names to torch's allow-list, which by default allows little but tensors."""
     for name in names:
         if name.module not in ("torch", "torch._utils", "torch.storage"):
             _allow_one(name)
@@ -178,6 +178,6 @@ def _allow_one(name: Name) -> None:
     value = getattr(import_module(name.module), name.name)
     torch.serialization.add_safe_globals([(value, f"{name.module}.{name.name}")])
     if value is numpy.dtype:
-        # Each dtype has its own class, which no pickle names.
+        # Each dtype has a separate class, which no pickle names.
         kinds = {type(numpy.dtype(code)) for code in numpy.typecodes["AllInteger"] + "?efdFD"}
         torch.serialization.add_safe_globals(list(kinds))

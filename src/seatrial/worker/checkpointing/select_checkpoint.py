@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Count the starts of a run, and select the checkpoint to resume from; the same for all engines.
+"""Count a run's starts, and select the checkpoint to resume from, for all engines.
 
-All ranks take part: each verifies a share of the files. A checkpoint is selected only if every rank
-finds its share valid and sees the same record.
+All ranks participate: each verifies a share of the files. A checkpoint is selected only if every
+rank finds its share valid and sees the same record.
 """
 
 import json
@@ -26,7 +26,7 @@ from seatrial.worker.collectives import first_rank, gathered, rank, world_size
 from seatrial.worker.settings import Settings
 
 _THREADS = 2
-"""Files that a rank reads in parallel; a node has several ranks."""
+"""Number of files that a rank reads in parallel; a node has several ranks."""
 
 Chosen = Callable[[LocalPlace, ResumeRequest, int], None]
 """Called on the first rank with the selected step."""
@@ -39,7 +39,7 @@ class Chooser:
         self._settings = chosen
 
     def begin_start(self, save: str) -> int:
-        """Claim the next incarnation; stop if too many earlier starts were fruitless."""
+        """Claim the next incarnation. Stop if too many earlier starts made no progress."""
 
         def begin() -> int:
             place = LocalPlace(save)
@@ -54,7 +54,7 @@ class Chooser:
         return first_rank(begin)
 
     def choose(self, request: ResumeRequest, on_choice: Chosen | None = None) -> Checkpoint | None:
-        """Return the checkpoint to load; None if there is none and none is needed."""
+        """Return the checkpoint to load; None if there is none and the run may start at step 0."""
         place = LocalPlace(request.address)
         there = first_rank(lambda: list(checkpoints(place)))
         for one in there:
@@ -64,7 +64,7 @@ class Chooser:
             if self._good(place, one, noting=not (request.foreign or request.borrowed)):
                 if on_choice is not None:
                     first_rank(lambda one=one: on_choice(place, request, one.step))  # type: ignore[misc]
-                self.say(f"step {one.step} is verified: resuming from it")
+                self.say(f"verified the checkpoint at step {one.step}: resuming from it")
                 return one
         first_rank(lambda: _refuse(place, request, there))
         return None
@@ -79,17 +79,17 @@ class Chooser:
             print(f"seatrial: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _good(self, place: LocalPlace, one: Checkpoint, *, noting: bool) -> bool:
-        """True if all ranks find a checkpoint valid; each reads its share."""
+        """True if all ranks find a checkpoint valid. Each rank reads its share."""
         findings = _share_of(place, one.directory, one.record)
         every = [finding for findings in gathered(findings) for finding in findings]
         self._report(one.step, every)
         if noting and rank() == 0 and one.record is not None:
-            # Retention must not count a checkpoint that is known to be damaged as a valid one.
+            # Retention must not count a checkpoint as valid that is known to be damaged.
             note_verified(place, one.directory, one.record, every)
         return not any(finding.severity is Severity.ERROR for finding in every)
 
     def _report(self, step: int, findings: Iterable[Finding]) -> None:
-        """Report what is wrong with a checkpoint, in the log and as events."""
+        """Report the problems with a checkpoint, in the log and as events."""
         events = self._settings.events if self._settings.writes_events else None
         for finding in findings:
             if rank() == 0:
@@ -100,7 +100,7 @@ class Chooser:
 
 
 def _refuse(place: LocalPlace, request: ResumeRequest, there: list[Checkpoint]) -> None:
-    """Stop if a start must not begin at step 0."""
+    """Raise StopError if the run must not start at step 0."""
     refusal = nothing_good(request, there, tracked_step(place))
     if refusal is not None:
         raise refusal

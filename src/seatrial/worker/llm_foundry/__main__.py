@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.llm_foundry NAME=VALUE...`: one process of a run, under torchrun.
 
-Data loaders may import this module again in their own processes; for them it is empty.
+Data loaders may import this module again in their own processes; there it does nothing.
 """
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commit protocol around Composer's save, and the selection of a checkpoint to load.
 
-A save counts from the moment its record exists, as with Megatron (`seatrial.checkpoints.commit`).
-Composer has no hook during the write, so its files are read again right after it, a share by each
-rank. The digests are of the bytes that the disk returns then.
+As with Megatron, a save is valid as soon as its record exists (`seatrial.checkpoints.commit`).
+Composer has no hook during the write, so each rank reads a share of the files again right after the
+write. The digests cover the bytes that the disk returns at that time.
 """
 
 import shutil
@@ -54,7 +54,7 @@ class ComposerCommitter:
     """Commits this run's saves, and resumes from the newest valid checkpoint."""
 
     def __init__(self, chosen: Settings, configured: Any) -> None:
-        """Take the worker's settings and LLM Foundry's, which a resumed run changes."""
+        """Store the worker's settings and LLM Foundry's settings, which a resumed run changes."""
         self._chooser = Chooser(chosen)
         self._configured = configured
         self._given = flat(OmegaConf.to_container(configured, resolve=True))
@@ -68,7 +68,7 @@ class ComposerCommitter:
     def resuming(self) -> Iterator[None]:
         """Claim this start, and set the verified checkpoint that training loads.
 
-        A run without its own checkpoints loads the configured one, if any.
+        A run without its own checkpoints loads the configured checkpoint, if any.
         """
         resumes = False
         if self._save and self._configured.get("autoresume") and "://" not in self._save:
@@ -84,7 +84,7 @@ class ComposerCommitter:
         configured = self._configured
         join_ranks(configured)
         self.incarnation = self._chooser.begin_start(self._save)
-        # Composer would follow a link to the last save, verified or not.
+        # Composer would follow a link to the last save, even if the save is not verified.
         configured.autoresume = False
         one = self._chooser.choose(ResumeRequest(self._save))
         if one is None or one.record is None:
@@ -95,10 +95,10 @@ class ComposerCommitter:
         return True
 
     def _looked_at(self, load: str) -> str:
-        """Return the path to load for a configured path; verify it if it has a record.
+        """Return the path to load for a configured path; verify the checkpoint if it has a record.
 
-        Without a record, it is accepted if its pickles name only what a checkpoint needs: Composer
-        would run anything that they name.
+        A checkpoint without a record is accepted if its pickles use only names that a checkpoint
+        needs: Composer would execute anything that they name.
         """
         join_ranks(self._configured)
         path = Path(load)
@@ -118,7 +118,10 @@ class ComposerCommitter:
             return load
         one = self._chooser.choose(request)
         if one is None:
-            rule, fix = "it has no complete checkpoint.", "Start from other weights."
+            rule, fix = (
+                "the location contains no complete checkpoint.",
+                "Use different weights as initial_weights.checkpoint.",
+            )
             finding = found(CheckpointCode.NONE_GOOD, load, rule, fix)
             raise stop(StopCode.NO_CHECKPOINT, finding)
         return _loaded_as(Path(request.address), one)
@@ -126,7 +129,7 @@ class ComposerCommitter:
     def _put_together(self, scratch: Path) -> None:
         """Merge a sharded checkpoint for a single rank.
 
-        Composer does not shard there, and then loads only merged checkpoints.
+        On a single rank, Composer does not shard, and loads only merged checkpoints.
         """
         load = str(self._configured.get("load_path") or "")
         if dist.get_world_size() == 1 and load and Path(load, METADATA).is_file():
@@ -150,7 +153,7 @@ class ComposerCommitter:
         aside = _fenced(lambda: make_room(place, directory.name, self.incarnation))
         if aside is not None:
             _say(f"step {step} is saved again; moved the old checkpoint to {aside}")
-        # Files of an interrupted save would otherwise count as part of this one.
+        # Files from an interrupted save would otherwise count as part of this one.
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
 
@@ -180,7 +183,7 @@ class ComposerCommitter:
 
         summary = first_rank(create)
         if rank() == 0:
-            _say(f"committed the checkpoint of step {step}: {summary}")
+            _say(f"committed the checkpoint at step {step}: {summary}")
 
     def _setup(self) -> Setup:
         versions = Versions(VERSION, f"llm-foundry {engine_version}", torch.__version__)
@@ -188,7 +191,7 @@ class ComposerCommitter:
 
 
 def _loaded_as(root: Path, one: Checkpoint) -> str:
-    """Return Composer's load path for a checkpoint: a directory of shards, or one file."""
+    """Return Composer's load path for a checkpoint: a directory with shards, or one file."""
     sharded = one.record is not None and one.record.setup.checkpoint_format != WHOLE
     return str(root / one.directory if sharded else root / one.directory / WHOLE_FILE)
 
@@ -196,8 +199,8 @@ def _loaded_as(root: Path, one: Checkpoint) -> str:
 def join_ranks(configured: Any) -> None:
     """Initialise the process group as Composer does later; repeated calls have no effect.
 
-    Code that needs it earlier must not create and destroy its own: the second rendezvous would find
-    the first one's store, which is about to close.
+    Code that needs a process group earlier must not create and destroy its own: the second
+    rendezvous would find the first one's store, which is about to close.
     """
     timeout = float(configured.get("dist_timeout") or TIMEOUT)
     dist.initialize_dist(get_device(None), timeout=timeout)

@@ -20,11 +20,11 @@ from seatrial.worker.environment import set_variables
 from seatrial.worker.llm_foundry import safe_load
 
 PASSING = ("timestamp", "wct", "callbacks", "run_name")
-"""Parts of a state that depend on clocks, not on training."""
+"""Parts of the state that depend on clocks and not on training."""
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """Return every tensor of a checkpoint by name, assembled."""
+    """Return every tensor in a checkpoint by name, assembled from its chunks."""
     if (directory / ".metadata").exists():
         return compare.contents(directory)
     return dict(_flat(load_archive(directory / WHOLE_FILE), ""))

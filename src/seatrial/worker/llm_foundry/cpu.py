@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""LLM Foundry on a CPU: Composer trains there by itself, but for one question to torch.cuda.
+"""LLM Foundry on CPU: Composer supports this by itself, except for one call to torch.cuda.
 
-Unlike Megatron it asks whether there is a GPU and goes by the answer. Only FSDP asks for the
-current device before (composer 0.32.1, distributed/dist_strategy.py), and gets the CPU.
+Unlike Megatron, Composer checks whether there is a GPU. Only FSDP queries the current device
+without this check (composer 0.32.1, distributed/dist_strategy.py); here the query returns the CPU.
 """
 
 import torch
@@ -12,6 +12,6 @@ CPU = torch.device("cpu")
 
 
 def install() -> None:
-    """Make this process ready."""
+    """Replace the call in this process."""
     torch.set_num_threads(1)
     torch.cuda.current_device = lambda: CPU

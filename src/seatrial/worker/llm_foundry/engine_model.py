@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLM Foundry's model outside of training, in one process.
 
-Gives LLM Foundry's verdict on settings: its validation, and its parameters, built without memory.
-Also computes its logits for a checkpoint, which torch loads, independently of the export's reader.
+Returns LLM Foundry's verdict on settings: its validation, and the number of parameters, from a
+model built without memory. Also computes the model's logits for a checkpoint, which torch loads
+independently of the export's reader.
 """
 
 import io
@@ -43,7 +44,7 @@ LONGEST = 256
 def print_verdict(words: list[str]) -> None:
     """Validate, build the model without memory, and print LLM Foundry's verdict."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    # There is only one stage, the whole model.
+    # There is only one stage: the whole model.
     parser.add_argument("--stages")
     _, described = parser.parse_known_args(words)
     output = io.StringIO()
@@ -57,7 +58,7 @@ def _judge(words: list[str]) -> dict[str, Any]:
     ranks = int(os.environ["WORLD_SIZE"])
     try:
         configured, _ = settings.read(words)
-        # Without initialisation, it uses the environment.
+        # Without an initialised process group, Composer reads the environment.
         if dist.get_world_size() != ranks:
             return {"accepted": None, "reason": "cannot determine the number of ranks"}
         _, config = make_dataclass_and_log_config(
@@ -67,13 +68,13 @@ def _judge(words: list[str]) -> dict[str, Any]:
         model = _build(dict(config.model), init_empty_weights())
     except Exception as error:
         return {"accepted": False, "reason": str(error) or type(error).__name__}
-    # Shared parameters count once.
+    # Count shared parameters only once.
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"accepted": True, "parameters": {0: parameters}}
 
 
 def write_logits(directory: Path, target: Path, seed: int, words: list[str]) -> dict[str, Any]:
-    """Draw random tokens, and write them with the logits of LLM Foundry's model."""
+    """Draw random tokens, and write them with the logits from LLM Foundry's model."""
     _be_silent()
     cpu.install()
     configured, _ = settings.read(words)
@@ -94,13 +95,13 @@ def _be_silent() -> None:
 
 
 def _build(model: dict[str, Any], context: AbstractContextManager[Any]) -> Any:
-    """Build LLM Foundry's model, like its training."""
+    """Build LLM Foundry's model as its training does."""
     name = model.pop("name")
     return build_composer_model(name=name, cfg=model, tokenizer=None, init_context=context)
 
 
 def _state(directory: Path, empty: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's tensors of a checkpoint, loaded by torch as in Composer."""
+    """Return the model's tensors in a checkpoint, loaded with torch as in Composer."""
     safe_load.install()
     if (directory / METADATA).is_file():
         state = {"state": {"model": empty}}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLM Foundry's logits for a checkpoint: `python -m seatrial.worker.llm_foundry.logits`.
 
-Takes the directory of a verified checkpoint, an output file, a seed, and the settings of the model.
+Arguments: the directory of a verified checkpoint, an output file, a seed, and the model's settings.
 """
 
 import sys

@@ -25,11 +25,11 @@ from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
 
 LOSS = "loss/train/total"
-"""Composer's key for the mean loss of a step, over all ranks."""
+"""Composer's key for a step's mean loss over all ranks."""
 
 
 class ComposerObserver(Callback):
-    """Writes the event log, stops the run on request, kills itself if a drill requests it."""
+    """Writes the event log, stops the run on request, and kills itself if a drill requests it."""
 
     def __init__(
         self, chosen: Settings, configured: Any, heart: BeatWriter, keeper: ComposerCommitter
@@ -40,7 +40,7 @@ class ComposerObserver(Callback):
                 self._log = EventLog(chosen.events)
             except OSError as error:
                 sys.stderr.write(
-                    f"seatrial: cannot open the event log, continuing without: {error}\n"
+                    f"seatrial: cannot open the event log, continuing without it: {error}\n"
                 )
         self._chosen = chosen
         self._configured = configured
@@ -56,7 +56,7 @@ class ComposerObserver(Callback):
         self._order = ""
         self._pausing = ExitStack()
         self.total_steps = int(str(configured.max_duration).removesuffix("ba"))
-        """Steps of the whole run."""
+        """Number of steps in the whole run."""
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         if restarts:
             self._write(EventKind.RESTART, count=restarts, began=process_began())
@@ -69,7 +69,7 @@ class ComposerObserver(Callback):
         CheckpointSaver._save_checkpoint = self._watch_save(saving)
         torch.nn.utils.clip_grad_norm_ = self._watch_norm(clipping)
         FullyShardedDataParallel.clip_grad_norm_ = self._watch_norm(sharded)
-        # Composer's own handler exits immediately; ours lets the step finish and save.
+        # Composer's own handler exits immediately; this one lets the step finish and save.
         signal.signal(signal.SIGTERM, self._ask_to_end)
         try:
             yield
@@ -100,7 +100,7 @@ class ComposerObserver(Callback):
         self._rate = float(state.optimizers[0].param_groups[0]["lr"])
         self._norm = None
         if self._chosen.device is Device.CPU and self._log is not None:
-            # A drill compares this after a resume: the same samples must come in the same order.
+            # A drill compares this digest after a resume: samples must come in the same order.
             tokens = state.batch["input_ids"].contiguous().numpy().tobytes()
             self._order = hashlib.sha256(tokens).hexdigest()[:16]
 
@@ -123,7 +123,7 @@ class ComposerObserver(Callback):
         self._last = now
         self._heart.step(self._step)
         if self._all_asked_to_end():
-            # This makes the current step the last one, which Composer always saves.
+            # Make the current step the last one, which Composer always saves.
             state.stop_training()
 
     def eval_start(self, state: Any, logger: Any) -> None:
@@ -159,12 +159,12 @@ class ComposerObserver(Callback):
         return save
 
     def _watch_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Add the result of a clipping call to the norm of the step.
+        """Add the result of a clipping call to the step's gradient norm.
 
-        Composer wraps each child of its model in its own FSDP module, including the loss function,
-        which has no parameters, and clips one after the other (composer 0.32.1,
-        distributed/dist_strategy.py): the last norm alone would be that of the loss function, 0. An
-        FSDP module that shards nothing calls torch's clipping, which counts once.
+        Composer wraps each child of its model in a separate FSDP module, including the loss
+        function, which has no parameters, and clips one after the other (composer 0.32.1,
+        distributed/dist_strategy.py). The last norm alone would be that of the loss function: 0. An
+        FSDP module without sharding calls torch's clipping, which must count only once.
         """
 
         def clip(*args: Any, **kwargs: Any) -> Any:
@@ -183,7 +183,7 @@ class ComposerObserver(Callback):
         self._asked_to_end = True
 
     def _all_asked_to_end(self) -> bool:
-        """True if any rank was asked to stop: all of them stop at the same step."""
+        """True if any rank received a stop request: all ranks stop at the same step."""
         if dist.get_world_size() == 1:
             return self._asked_to_end
         device = torch.device("cpu") if self._chosen.device is Device.CPU else "cuda"
@@ -196,14 +196,14 @@ class ComposerObserver(Callback):
         self._write(EventKind.EXIT, **values, **began)
 
     def _write(self, kind: EventKind, **values: Any) -> None:
-        """Append an event of the current step; a log that is not writable must not end the run."""
+        """Append an event at the current step. A write error must not stop the run."""
         if self._log is None:
             return
         try:
             self._log.write(kind, self._step, **values)
         except OSError as error:
             self._log = None
-            sys.stderr.write(f"seatrial: stopped the event log, cannot write to it: {error}\n")
+            sys.stderr.write(f"seatrial: cannot write to the event log, disabled it: {error}\n")
 
     def _ran_with(self) -> dict[str, Any]:
         """Return the settings that affect the step time."""

@@ -6,14 +6,14 @@ from seatrial.checkpoints.pickle_rules import PLAIN_RULES, Rules
 from seatrial.worker.checkpointing import safe_load
 
 PICKLE_READERS: dict[str, Rules] = {
-    # Composer's newer checkpoint functions: the state of a resumption.
+    # Composer's newer checkpoint functions: the resumption state.
     "composer.checkpoint.load": PLAIN_RULES,
-    # MDS shards whose index declares a column of pickles.
+    # MDS shards whose index declares a pickle column.
     "streaming.base.format.mds.encodings": PLAIN_RULES,
 }
 """Modules that unpickle files themselves, and the names that those files may contain."""
 
 
 def install() -> None:
-    """Route all checkpoint loading in this process through it. Call after importing Composer."""
+    """Route all loading of checkpoints through Seatrial's loader. Call after importing Composer."""
     safe_load.install(PICKLE_READERS)

@@ -9,12 +9,12 @@ from typing import Any
 from omegaconf import OmegaConf
 
 OURS = "worker"
-"""The section that LLM Foundry does not know."""
+"""The section that is not part of LLM Foundry's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mock:
-    """Generated data and a tokenizer that the worker writes before it trains."""
+    """Mock data and a mock tokenizer that the worker writes before it trains."""
 
     directory: Path
     vocab_size: int
@@ -22,9 +22,9 @@ class Mock:
     sequence_length: int
     """Tokens per sample."""
     samples: int
-    """Samples of training data; 0 for no data."""
+    """Number of training samples; 0 for no data."""
     seed: int
-    """Seed of the random tokens."""
+    """Seed for the random tokens."""
 
 
 def read(words: list[str]) -> tuple[Any, Mock | None]:

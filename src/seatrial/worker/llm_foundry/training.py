@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The call into LLM Foundry: settings, generated data, callbacks, its training."""
+"""The call into LLM Foundry: settings, mock data, callbacks and training."""
 
 import os
 import shutil
@@ -34,9 +34,9 @@ from seatrial.worker.supervisor.heartbeats import BeatWriter
 
 END = "<end>"
 COLUMNS = {"tokens": "ndarray:int32"}
-"""The format of LLM Foundry's own converter."""
+"""The column format of LLM Foundry's own converter."""
 SPLITS = {"train": 1.0, "val": 0.25}
-"""The folders, and their samples as a share of the training samples."""
+"""The folders, and the number of their samples relative to the training samples."""
 
 
 def make_mock_data(mock: Mock) -> None:
@@ -77,7 +77,7 @@ def _write_tokenizer(place: Path, vocab_size: int) -> None:
 
 
 def _write(place: Path, mock: Mock, samples: int, split: int) -> None:
-    """Write tokens of which small ones are far more frequent, so that the model can learn."""
+    """Write tokens among which small IDs are far more frequent, so that the model can learn."""
     random = numpy.random.default_rng([mock.seed, split])
     with MDSWriter(out=str(place), columns=COLUMNS) as out:
         for _ in range(samples):
@@ -107,12 +107,12 @@ class _WaitingMemory(memory.BuiltinSharedMemory):  # type: ignore[misc]
 
 
 def install_shared_memory() -> None:
-    """Make the streaming library use such blocks."""
+    """Make the streaming library use shared memory blocks that wait for their size."""
     memory.BuiltinSharedMemory = _WaitingMemory
 
 
 CALLBACK = "seatrial"
-"""The name of our callback in LLM Foundry's registry."""
+"""The name of Seatrial's callback in LLM Foundry's registry."""
 POD = "POD_NAME"
 """Set in every pod, and nowhere else."""
 
@@ -120,7 +120,7 @@ POD = "POD_NAME"
 def train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
     """Train. Return True if the last step was reached.
 
-    For errors that the user can fix, it exits with a message and not with a traceback.
+    For errors that the user can fix, exit with a message and not with a traceback.
     """
     try:
         return _train(chosen, words, heart)
@@ -153,16 +153,16 @@ def _train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
 
 
 def _settle_in_pod(configured: Any) -> None:
-    """Give LLM Foundry in a pod what it expects on a host."""
-    # Its ranks synchronise through files in the working directory (llmfoundry 0.22.0,
-    # utils/builders.py), which may not be writable for the pod's user; HOME is.
+    """Prepare a pod for LLM Foundry, which expects a host."""
+    # LLM Foundry's ranks synchronise through files in the working directory (llmfoundry 0.22.0,
+    # utils/builders.py), which may not be writable for the pod's user; HOME is writable.
     os.chdir(Path.home())
     # A restarted container finds the shared memory of its predecessor, and the streaming library
-    # then rejects its directories. A pod has no memory of other runs; a host may have.
+    # then rejects its directories. Unlike a host, a pod has no shared memory from other runs.
     join_ranks(configured)
     clean_stale_shared_memory()
 
 
 def _always(observer: ComposerObserver) -> type[Callback]:
-    """Return a class for the registry, which creates callbacks itself, that returns this one."""
+    """Return a class for the registry, which creates callbacks itself; it returns `observer`."""
     return type("SeatrialCallback", (Callback,), {"__new__": lambda cls: observer})

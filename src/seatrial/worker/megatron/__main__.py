@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.megatron ENGINE-ARGUMENTS`: one process of a run, started by torchrun.
 
-The engine writes checkpoints through helper processes that import this module again. For them it
-is empty, so that they do not load torch and the engine.
+The engine writes checkpoints through helper processes that import this module again. There it does
+nothing, so that they do not load torch and the engine.
 """
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ ParserHook = Callable[[ArgumentParser], ArgumentParser]
 
 @dataclass(frozen=True, slots=True)
 class EarlyOptions:
-    """Options of the engine that are needed before its import, which takes a while."""
+    """Engine options that are needed before the engine is imported, which takes a while."""
 
     transformer_impl: str
     """The implementation of the layers."""
@@ -27,7 +27,7 @@ class EarlyOptions:
 
 
 def read_early_options(arguments: Sequence[str]) -> EarlyOptions:
-    """Parse these options; leave errors in the arguments to the engine's parser."""
+    """Parse the early options; leave errors in the arguments to the engine's parser."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--transformer-impl", nargs="?", default="transformer_engine")
     for name in ("--wandb-project", "--exit-interval", "--exit-duration-in-mins"):

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commit protocol around the engine's save functions.
 
-The engine writes the checkpoint shards, its list of tensors and its format file, either
-synchronously or in the background. After its last file, and before it updates its tracker, the
-ranks combine their digests and the first rank creates the record. See
+The engine writes the checkpoint shards, the tensor metadata and the format file, either
+synchronously or in the background. After the last file, and before the engine updates its tracker,
+the ranks combine their digests and the first rank creates the record. See
 `seatrial.checkpoints.commit`.
 """
 
@@ -56,7 +56,7 @@ class MegatronCommitter:
     """Commits this run's saves, unless a later start has replaced this one."""
 
     def __init__(self) -> None:
-        """Start before the engine; `begin_start` sets the incarnation."""
+        """Create this before the engine starts; `begin_start` sets the incarnation."""
         self.incarnation = 0
         self._validation_loss: float | None = None
         self._retirement = Retirement()
@@ -76,7 +76,7 @@ class MegatronCommitter:
         checkpointing.maybe_msc = _WholeTracker(checkpointing.maybe_msc)
 
     def _refuse_stale(self) -> None:
-        """Raise an error if a later start exists; only the first rank checks."""
+        """Raise an error if a later start exists. Only the first rank checks."""
         args = get_args()
         if rank() == 0 and self.incarnation and args.save is not None:
             refuse_stale(LocalPlace(args.save), self.incarnation)
@@ -90,7 +90,7 @@ class MegatronCommitter:
             if request is None:
                 self._finish(begun)
             else:
-                # Before the engine's own finalisation, which includes the tracker.
+                # Run before the engine's own finalisation, which updates the tracker.
                 request.finalize_fns.append(lambda: self._finish(begun))
             return request
 
@@ -108,7 +108,7 @@ class MegatronCommitter:
         return evaluate
 
     def _begin(self, directory: str, args: Namespace) -> _Save | None:
-        """Create a new directory for a save of this run; return None for other saves."""
+        """Create a new directory for one of this run's saves; return None for other saves."""
         step = NAMING.step_of(Path(directory).name)
         kept = args.save is not None and Path(directory).parent == Path(args.save)
         if step is None or not kept or not self.incarnation:
@@ -153,12 +153,12 @@ class MegatronCommitter:
         summary = first_rank(create)
         if rank() == 0:
             print(  # noqa: T201
-                f"seatrial: committed the checkpoint of step {save.step}: {summary}", flush=True
+                f"seatrial: committed the checkpoint at step {save.step}: {summary}", flush=True
             )
 
 
 def run_setup(args: Namespace) -> Setup:
-    """Return the configuration that the checkpoints of this run depend on."""
+    """Return the configuration that this run's checkpoints depend on."""
     versions = Versions(VERSION, f"megatron-core {engine_version}", torch.__version__)
     return setup_from_arguments(vars(args), versions, int(args.world_size))
 
@@ -172,7 +172,7 @@ def _fenced[T](action: Callable[[], T]) -> T:
 
 
 class _TrackerText(io.StringIO):
-    """The text that the engine writes to its tracker; replaces the file when closed."""
+    """The text that the engine writes to its tracker. Replaces the file when closed."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

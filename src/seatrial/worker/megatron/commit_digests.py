@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of checkpoint shards, computed by the rank that writes them, during the write.
+"""Digests of checkpoint shards, computed during the write by the rank that writes them.
 
-So a digest covers the intended bytes, not those that a disk returns, and no file is read again. A
-background save runs in a separate process; `run_saving_loop` installs the same there, and the
-digests come back with the engine's own results.
+A digest therefore covers the intended bytes, not the bytes that a disk returns, and no file is read
+again. A background save runs in a separate process; `run_saving_loop` installs hashing there, and
+the digests come back with the engine's own results.
 """
 
 import builtins
@@ -36,7 +36,7 @@ def opening(digests: Digests) -> Callable[..., Any]:
 
 
 class _Relay:
-    """Wraps the queue of results and adds the digest to each."""
+    """Wraps the result queue and adds a digest to each result."""
 
     def __init__(self, queue: Any, path: str, digests: Digests) -> None:
         self._queue, self._path, self._digests = queue, path, digests
@@ -80,12 +80,12 @@ def install_writing() -> None:
     writer = writing.FileSystemWriterAsync
     wrapped = writing_with_digest(digests)(writer.write_preloaded_data)
     writer.write_preloaded_data = staticmethod(wrapped)
-    # The module does not define `open`: this name shadows the built-in.
+    # The module does not define `open`, so this name shadows the built-in.
     writing.open = opening(digests)
 
 
 def run_saving_loop(*args: Any, **kwargs: Any) -> None:
-    """Run the engine's loop of the background saving process, with hashing."""
+    """Run the engine's loop in the background saving process, with hashing."""
     install_writing()
     async_utils.PersistentAsyncCaller.async_loop(*args, **kwargs)
 
@@ -109,7 +109,7 @@ class Written:
         return self._files.pop(directory, [])
 
     def naming(self, original: Wrapped) -> Wrapped:
-        """Make file names unique per start: an orphan of an earlier one may still be writing."""
+        """Make file names unique per start: an orphan of an earlier start may still be writing."""
 
         def prepare_write_data(writer: Any, plan: Any, planner: Any) -> Any:
             prefix = f"{plan.storage_data.prefix}i{self._incarnation()}_"
@@ -126,7 +126,7 @@ class Written:
             if not isinstance(results, list):
                 return results
             try:
-                # The list of tensors, written next, has the same name for all starts.
+                # The metadata file, written next, has the same name for all starts.
                 self._refuse()
             except SeatrialError as error:
                 return _wrap_exception(error)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Continue from another run's checkpoint, with its weights, optimizer state, step and data order.
+"""Continue from a parent run's checkpoint, with its weights, optimizer state, step and data order.
 
-The checkpoint is checked before the engine loads it, so that a mismatch gives a clear message and
-not an assertion of the engine.
+The checkpoint is checked before the engine loads it, so that a mismatch produces a clear message
+and not an assertion in the engine.
 """
 
 from argparse import Namespace
@@ -26,7 +26,7 @@ from seatrial.version import VERSION
 from seatrial.worker.settings import Parent
 
 _RATES = ("max_lr", "min_lr")
-"""Values that the engine stores with each parameter group and matches groups by."""
+"""Values that the engine stores with each parameter group, and by which it matches groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Followed:
     """Location of the parent's checkpoints."""
     step: int
     reset_schedule: bool
-    """True if the learning rate schedule restarts."""
+    """True if the learning-rate schedule restarts."""
     schedule: SavedSchedule | None
     """The schedule in the checkpoint; None in old records."""
 
@@ -47,7 +47,7 @@ def follow(
 ) -> Followed:
     """Return the parent's checkpoint to load. Raise StopError if it cannot be used."""
     if chosen is None or chosen.record is None:
-        rule = "the run must continue from here, but there is no checkpoint."
+        rule = "the run must continue from this location, but it contains no checkpoint."
         fix = "Set continue_from.checkpoints to the location of the parent's checkpoints."
         raise _refused(parent.address, rule, fix)
     versions = Versions(VERSION, f"megatron-core {version('megatron-core')}", torch.__version__)
@@ -58,20 +58,20 @@ def follow(
         if reason.outcome is not Resume.IMPOSSIBLE or (schedule and parent.reset_schedule):
             continue
         rule = (
-            f"step {chosen.step} was saved with {reason.what} {reason.saved}, but the run has "
-            f"{reason.wanted}: {reason.meaning}"
+            f"the checkpoint at step {chosen.step} was saved with {reason.what} {reason.saved}, "
+            f"but the run has {reason.wanted}: {reason.meaning}"
         )
-        fix = "Use the parent's value, or start from its weights alone: initial_weights."
+        fix = "Use the parent's value, or start only from its weights, with initial_weights."
         if schedule:
             fix = "Use the parent's value, or set continue_from.reset_schedule=true."
         raise _refused(parent.address, rule, fix)
     length = wanted.data_order.train_samples
     if record.consumed_samples >= length:
         rule = (
-            f"step {chosen.step} has read {record.consumed_samples:,} sequences, but the run ends "
-            f"after {length:,}: no step would be trained."
+            f"at step {chosen.step}, the parent has read {record.consumed_samples:,} sequences, "
+            f"but the run ends after {length:,}: no step would be trained."
         )
-        fix = "Make the run longer than its parent: its length includes the parent's steps."
+        fix = "Make the run longer than the parent: its length includes the parent's steps."
         raise _refused(parent.address, rule, fix)
     return Followed(parent.address, chosen.step, parent.reset_schedule, record.setup.schedule)
 
@@ -82,7 +82,7 @@ def _refused(where: str, rule: str, fix: str) -> StopError:
 
 @contextmanager
 def comparing(engine_args: Namespace, parent: Followed | None) -> Iterator[None]:
-    """Make the engine load from the parent, if there is one, and compare what matters."""
+    """Make the engine load the parent's checkpoint, if any, and compare only relevant arguments."""
     own, original = engine_args.load, engine.load_checkpoint
     if parent is not None:
         engine_args.load = parent.address
@@ -122,8 +122,8 @@ def _load(original: Callable[..., Any], parent: Followed | None) -> Callable[...
 def _of_this_length(scheduler: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the saved schedule, with this run's length if the weight decay is constant.
 
-    The engine compares the length over which the decay grows, which is the length of the run, even
-    if it does not grow: a run could never be made longer (megatron-core 0.19.2,
+    The engine compares the length over which the weight decay increases, which is the length of the
+    run, even if the decay is constant. Then a run could never be made longer (megatron-core 0.19.2,
     `OptimizerParamScheduler.load_state_dict`).
     """
     grows = scheduler.start_wd != scheduler.end_wd or "wd_incr_steps" not in state
@@ -131,7 +131,7 @@ def _of_this_length(scheduler: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename(groups: list[dict[str, Any]], scheduler: Any, saved: SavedSchedule | None) -> None:
-    """Give groups the parent's rates during loading, because the engine matches groups by them."""
+    """Set the parent's rates on the groups during loading: the engine matches groups by rates."""
     if saved is None:
         return
     for group in groups:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's model outside of training, in one process.
 
-Gives the engine's verdict on a layout: its validation of the arguments and of the resulting
-configurations, and the parameters of its pipeline stages, built without memory. Also computes its
-logits for a checkpoint, on one rank; its own loader reshards the state.
+Returns the engine's verdict on a layout: its validation of the arguments and of the resulting
+configurations, and the number of parameters in its pipeline stages, which are built without memory.
+Also computes the model's logits for a checkpoint on one rank; the engine's loader reshards the
+state.
 """
 
 import io
@@ -49,14 +50,14 @@ UNCOUNTED: dict[str, Any] = {
     "recompute_method": None,
     "recompute_num_layers": None,
 }
-"""Settings that change no parameters and cannot be built here, or depend on such settings."""
+"""Settings that do not change parameters and are not supported here, or depend on such settings."""
 _LACKING = (
     r"(Transformer Engine|TE|transformer-engine)( version)? ?>=",
     r"TE version \d",
     r"FusedAdam from TransformerEngine, but not found",
     r"gradient accumulation fusion is not used",
 )
-"""How the engine asks for Transformer Engine, or for a kernel that only a GPU has."""
+"""Error messages in which the engine requires Transformer Engine, or a kernel that needs a GPU."""
 SEQUENCES = 2
 """Number of random sequences."""
 LONGEST = 256
@@ -75,7 +76,7 @@ def print_verdict(words: Sequence[str]) -> None:
 
 
 def _judge(arguments: Sequence[str], stages: list[int]) -> dict[str, Any]:
-    """Return if the engine accepts the arguments, with its reason or its parameter counts."""
+    """Return whether the engine accepts the arguments, with its reason or its parameter counts."""
     try:
         args = parse_and_validate_args(hand_over(arguments))
         model_settings(args)
@@ -96,7 +97,7 @@ def _judge(arguments: Sequence[str], stages: list[int]) -> dict[str, Any]:
 
 
 def host_lacks(reason: str) -> bool:
-    """True if the reason is something that this host lacks, and not the plan.
+    """True if the engine failed because of this host and not because of the plan.
 
     Transformer Engine cannot be loaded without a GPU, and then has version 0.0.0. The verdict
     excludes the fused kernels (`GPU_KERNELS`).
@@ -105,22 +106,22 @@ def host_lacks(reason: str) -> bool:
 
 
 def model_settings(args: Namespace) -> Any:
-    """Return the engine's model configuration; it rejects incompatible values."""
-    # Kernels that only a GPU has are not part of the verdict.
+    """Return the engine's model configuration, which rejects incompatible values."""
+    # Kernels that need a GPU are not part of the verdict.
     return gpt_config_from_args(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
 
 
 def optimizer_settings(args: Namespace) -> OptimizerConfig:
-    """Return the engine's optimizer configuration; it rejects incompatible values."""
+    """Return the engine's optimizer configuration, which rejects incompatible values."""
     names = {field.name for field in fields(OptimizerConfig)}
     return OptimizerConfig(**{name: value for name, value in vars(args).items() if name in names})
 
 
 def stage_parameters(args: Namespace, stage: int) -> int:
-    """Return the parameters of one rank of a stage, over all its chunks.
+    """Return the number of parameters on one rank of a stage, over all its chunks.
 
-    Data-parallel replicas are equal, so this uses as few as the expert layout allows. No other
-    process exists (torch's fake process group).
+    Data-parallel replicas are equal, so this uses as few replicas as the expert layout allows. No
+    other process exists (torch's fake process group).
     """
     tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
     cp, ep, etp = args.context_parallel_size, args.expert_model_parallel_size, 1
@@ -151,7 +152,7 @@ def _count(args: Namespace) -> int:
     """Build every chunk of this rank's stage on the meta device and count its parameters."""
     model_parallel_cuda_manual_seed(args.seed)
     settings = model_settings(Namespace(**(vars(args) | UNCOUNTED)))
-    # This argument has another name and the opposite meaning.
+    # This argument has a different name and the opposite meaning.
     settings.transformer.persist_layer_norm = False
     settings.transformer.perform_initialization = False
     builder = GPTModelBuilder(settings)
@@ -168,7 +169,7 @@ def _count(args: Namespace) -> int:
 def write_logits(
     directory: Path, target: Path, seed: int, arguments: Sequence[str]
 ) -> dict[str, Any]:
-    """Draw random tokens, and write them with the logits of the engine's model."""
+    """Draw random tokens, and write them with the logits from the engine's model."""
     safe_load.install()
     args = parse_and_validate_args(hand_over(arguments))
     generator = torch.Generator().manual_seed(seed)
@@ -193,7 +194,7 @@ def _logits(args: Namespace, directory: Path, tokens: torch.Tensor) -> torch.Ten
         model.load_state_dict(dist_checkpointing.load(state, str(directory))["model"])
         length = tokens.shape[1]
         positions = torch.arange(length).expand_as(tokens)
-        # True marks positions that a token does not see.
+        # True marks positions that a token does not attend to.
         mask = torch.ones(1, 1, length, length).tril() < 0.5
         with torch.no_grad():
             logits: torch.Tensor = model(tokens, positions, mask)

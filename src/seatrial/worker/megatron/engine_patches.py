@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of torch and the engine that the worker replaces, each with its reason.
+"""Functions in torch and the engine that the worker replaces, each with the reason.
 
-A test fails if one of them no longer exists. Other code for CPUs is in `cpu/`: torch.cuda
+A test fails if one of them no longer exists. Other code for CPU is in `cpu/`: torch.cuda
 (`redirection.py`), the layers (`layers.py`) and the optimizer (`adam.py`). This module also lists
-the parts of the engine that they rely on.
+the parts of the engine that these modules rely on.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class Patch:
 
     module: str
     name: str
-    """Its name in the module, with dots inside a class."""
+    """The name in the module, with a dot for a class attribute."""
     reason: str
     make: Callable[[Any], Any]
     """Creates the replacement from the original."""
@@ -42,7 +42,7 @@ def _keeping_random_state(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unless_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a no-op if the compiled helper exists and the Makefile does not, else the original."""
+    """Return a no-op if the compiled helper exists without its Makefile, otherwise the original."""
     package = find_spec("megatron.core.datasets")
     places = (
         [Path(place) for place in (package.submodule_search_locations or ())] if package else []
@@ -88,8 +88,8 @@ ON_ANY_DEVICE = (
     Patch(
         "megatron.core.datasets.utils",
         "compile_helpers",
-        "The wheel has the compiled helper but not the Makefile that would compile it. The engine "
-        "calls make at every start and exits if it fails.",
+        "The wheel contains the compiled helper but not its Makefile. The engine runs make at "
+        "every start and exits if make fails.",
         _unless_compiled,
     ),
 )
@@ -99,15 +99,15 @@ ON_CPU = (
     Patch(
         "torch.utils.data.dataloader",
         "_BaseDataLoaderIter.__init__",
-        "It draws a seed from the CPU's generator, which dropout uses here too: after a resume, "
-        "dropout would differ.",
+        "The data loader draws a seed from the CPU's generator, which dropout also uses here: "
+        "after a resume, dropout would differ.",
         _keeping_random_state,
     ),
     Patch(
         "megatron.training.training",
         "set_jit_fusion_options",
-        "Its warm-up draws random numbers, as many as tp and cp require, from the generator that "
-        "initialises the weights.",
+        "The warm-up draws random numbers from the generator that initialises the weights. How "
+        "many it draws depends on tp and cp.",
         _keeping_random_state,
     ),
     Patch("torch", "Tensor.cuda", "There is no GPU to move to.", _itself),
@@ -123,13 +123,13 @@ ON_CPU = (
     Patch(
         "torch",
         "accelerator.is_available",
-        "The data loader checks it before it pins memory.",
+        "The data loader calls it before it pins memory.",
         _never,
     ),
     Patch("torch.cuda.random", "get_rng_state", "The CPU's state is used.", _cpu_state),
     Patch("torch.cuda.random", "set_rng_state", "The CPU's state is used.", _set_cpu_state),
 )
-"""Patches for a host without a GPU, with one generator for everything."""
+"""Patches for a host without a GPU, which has only one generator."""
 
 RELIED_ON = (
     ("megatron.core.transformer.moe.token_dispatcher", "MoEAlltoAllTokenDispatcher"),
@@ -158,12 +158,12 @@ RELIED_ON = (
     ("megatron.training.training", "evaluate"),
     ("torch.distributed.checkpoint.filesystem", "pickle"),
 )
-"""Parts of the engine that the CPU layers extend, override or call by name, and those that the
+"""Parts of the engine that the CPU layers extend, override or call by name, and parts that the
 commit protocol wraps."""
 
 
 def find(module: str, name: str) -> tuple[Any, str]:
-    """Return the owner of a name and its last component; raise an error if it does not exist."""
+    """Return the owner of a name, and its last component. Raise an error if it does not exist."""
     owner: Any = import_module(module)
     *inside, last = name.split(".")
     for part in inside:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults that start at a given step, to test the detection of anomalies.
 
-Only tests request one, through the environment, as `KIND:rank=1,step=60,amount=0.3,steps=10`; on a
-GPU none is ever installed. They imitate real faults: NaN weights, nonsensical data, a rank that is
-slow or stopped, a slow disk.
+Only tests request a fault, in an environment variable, as
+`KIND:rank=1,step=60,amount=0.3,steps=10`. Faults are never installed on a GPU. They imitate real
+faults: NaN weights, nonsensical data, a slow or stopped rank, a slow disk.
 """
 
 import os
@@ -29,15 +29,15 @@ class FaultKind(StrEnum):
     """The faults that tests can inject into a running engine."""
 
     NAN_WEIGHT = "nan-weight"
-    """A weight of the rank becomes NaN, or the infinity in `amount`."""
+    """A weight on the rank becomes NaN, or the infinity in `amount`."""
     NAN_GRADIENT = "nan-gradient"
-    """A gradient of the rank becomes NaN."""
+    """A gradient on the rank becomes NaN."""
     WEIGHTS = "weights"
-    """The weights of all ranks are multiplied by `amount`, once."""
+    """The weights on all ranks are multiplied by `amount`, once."""
     LABELS = "labels"
-    """The labels are drawn at random on all ranks: nonsensical data."""
+    """The labels are drawn at random on all ranks, as with nonsensical data."""
     GRADIENTS = "gradients"
-    """The gradients of all ranks are multiplied by `amount`."""
+    """The gradients on all ranks are multiplied by `amount`."""
     SLOW_RANK = "slow-rank"
     """The rank takes longer for its part of the step, by the share in `amount`."""
     SLOW_ALL = "slow-all"
@@ -45,23 +45,23 @@ class FaultKind(StrEnum):
     STEADY = "steady"
     """No fault: all ranks take `amount` seconds for their part, as if a device did the work.
 
-    The speed of a shared host varies by a third from one second to the next."""
+    Needed because the speed of a shared host varies by a third from one second to the next."""
     STOPPED_RANK = "stopped-rank"
     """The rank is stopped (SIGSTOP)."""
     SLOW_DATA = "slow-data"
-    """Each micro batch on the rank is `amount` seconds late."""
+    """Each micro-batch on the rank is `amount` seconds late."""
     SLOW_SAVE = "slow-save"
-    """Each save takes `amount` seconds more."""
+    """Each save takes `amount` seconds longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """A fault, with its place and time."""
+    """A fault, with its rank and its steps."""
 
     kind: FaultKind
     step: int = 1
     rank: int = -1
-    """The rank; all if negative."""
+    """The rank; all ranks if negative."""
     amount: float = 0.0
     """A factor, a share or seconds."""
     steps: int = FOR_EVER
@@ -87,10 +87,10 @@ def _parsed(text: str) -> InjectedFault:
 
 
 def install(troubles: tuple[InjectedFault, ...]) -> None:
-    """Install faults; call it after the observer's wrappers, so that these see the faults."""
+    """Install faults. Call this after installing the observer's wrappers, so that they see them."""
     steady = [trouble for trouble in troubles if trouble.kind is FaultKind.STEADY]
     work = max((trouble.amount for trouble in steady), default=0.0)
-    # The last installed runs first: a slow rank is slow after its steady part.
+    # The wrapper that is installed last runs first: a slow rank is slow after its steady part.
     for trouble in (*(one for one in troubles if one not in steady), *steady):
         _install(trouble, work)
 
@@ -102,7 +102,7 @@ def _install(trouble: InjectedFault, work: float) -> None:
         case FaultKind.NAN_GRADIENT | FaultKind.GRADIENTS:
             _before_reduction(trouble, lambda _: None)
         case FaultKind.SLOW_RANK | FaultKind.SLOW_ALL:
-            # A share of its own work, like a slower processor.
+            # Add a share of the rank's own work, like a slower processor.
             _before_reduction(trouble, lambda used: time.sleep(trouble.amount * max(work, used)))
         case FaultKind.STEADY:
             _pad(trouble)
@@ -152,9 +152,9 @@ def _strike(trouble: InjectedFault, model: list[torch.nn.Module]) -> None:
 
 
 def _before_reduction(trouble: InjectedFault, dawdle: Callable[[float], None]) -> None:
-    """Apply a fault when this rank's gradients are ready, before it waits for the others.
+    """Apply a fault when this rank's gradients are ready, before it waits for other ranks.
 
-    `dawdle` gets the compute time of the rank.
+    `dawdle` is called with the rank's compute time.
     """
     module: Any = engine
     step, finish = module.train_step, module.finalize_model_grads
@@ -175,7 +175,7 @@ def _before_reduction(trouble: InjectedFault, dawdle: Callable[[float], None]) -
 
 
 def _pad(trouble: InjectedFault) -> None:
-    """Extend every step to a fixed time until the gradients are ready."""
+    """Extend every step so that the gradients are ready after a fixed time."""
     module: Any = engine
     step, finish = module.train_step, module.finalize_model_grads
     began = [0.0]

@@ -3,7 +3,8 @@
 """The GPT model script that `pretrain` needs, built from the engine's own parts.
 
 It follows Megatron-LM's pretrain_gpt.py: a dataset provider, and a forward step that returns the
-model's output and a function from it to the loss, its token count and the values to report.
+model's output and a function that maps the output to the loss, the token count and the values to
+report.
 """
 
 from argparse import Namespace
@@ -33,20 +34,20 @@ from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.settings import settings
 
 INPUTS = ("tokens", "labels", "loss_mask", "position_ids", "attention_mask")
-"""Inputs of the model, in its order."""
+"""The model's inputs, in the order of its parameters."""
 PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen", "local_cp_size", "hybrid_cp_group")
-"""Keys of packed sequences; pretraining has none, but the engine looks for the keys."""
+"""Keys for packed sequences. Pretraining does not pack, but the engine reads the keys."""
 
 TOKENIZER_FILES = ("*.json", "*.model", "*.txt", "*.tiktoken")
-"""File patterns of a tokenizer in a Hub repository, without weights."""
+"""File patterns for a tokenizer in a Hub repository, without weights."""
 
 Batch = dict[str, Any]
 Reported = tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
-"""The summed loss, its number of tokens, and both together for the log."""
+"""The summed loss, the number of tokens, and both values for the log."""
 
 
 def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[Any]:
-    """Return this rank's part of the next micro batch; None values on middle stages."""
+    """Return this rank's part of the next micro-batch; None values on middle stages."""
     args = get_args()
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
@@ -84,7 +85,7 @@ def _on_device(value: Any) -> Any:
 
 
 def loss_of(loss_mask: torch.Tensor, output: torch.Tensor) -> Reported:
-    """Return the loss summed over the unmasked tokens, and their number."""
+    """Return the loss summed over the unmasked tokens, and the number of these tokens."""
     mask = loss_mask.view(-1).float()
     loss = torch.sum(output.view(-1).float() * mask)
     tokens = mask.sum().clone().detach().to(torch.int)
@@ -102,7 +103,7 @@ def _check(loss: torch.Tensor) -> None:
         machine.validate_result(
             result=loss,
             rejection_func=rejected,
-            message=f"the loss of a micro batch is {name}",
+            message=f"the loss of a micro-batch is {name}",
             tolerance=0.0,
             fatal=True,
         )
@@ -111,7 +112,7 @@ def _check(loss: torch.Tensor) -> None:
 def forward_step(
     iterator: Iterator[Batch] | None, model: torch.nn.Module, return_schedule_plan: bool = False
 ) -> tuple[Any, Callable[[torch.Tensor], Reported]]:
-    """Run one micro batch through this rank's part of the model, or return the schedule plan.
+    """Run one micro-batch through this rank's part of the model, or return the schedule plan.
 
     The engine requests the plan when it overlaps expert communication with other work.
     """
@@ -165,7 +166,7 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
 
 
 def pin_tokenizer(engine_args: Namespace, revision: str) -> Namespace:
-    """Use the tokenizer from a copy of the revision, if one is pinned."""
+    """Use the tokenizer from a copy of the pinned revision, if any."""
     if not revision or engine_args.tokenizer_model is None:
         return engine_args
     copy = snapshot_download(
@@ -178,8 +179,8 @@ def known_by_commit(tokenizer: Any) -> Any:
     """Identify the tokenizer by its commit, if its revision is pinned.
 
     The engine includes the tokenizer's path in the name of its index cache. The copy of a pinned
-    revision has another path on every host, so an index built on one would not be found on another.
-    The directory of the copy is named after the commit.
+    revision has a different path on every host, so one host would not find an index built on
+    another. The copy's directory is named after the commit.
     """
     if settings().tokenizer_revision and tokenizer.path:
         tokenizer.path = Path(tokenizer.path).name
@@ -191,14 +192,14 @@ build_datasets.is_distributed = True  # type: ignore[attr-defined]
 
 
 def _reads_data(vp_stage: int | None) -> bool:
-    """True if this rank reads data: the first of its tensor-parallel group, at either end."""
+    """True if this rank reads data: the first tensor-parallel rank on the first or last stage."""
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
     return bool((first or last) and mpu.get_tensor_model_parallel_rank() == 0)
 
 
 def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
-    """Parse the arguments of a training run of which only the datasets are built."""
+    """Parse the arguments of a training run, to build only its datasets."""
     # Other users may have written to the cache.
     safe_load.install()
     revision = settings().tokenizer_revision
@@ -208,17 +209,17 @@ def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
 
 
 def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:
-    """Do what training does at its start, up to the datasets.
+    """Run the start of training, up to the datasets.
 
     Args:
-        args: The arguments of training.
-        cache: Directory of the indices.
+        args: The training arguments.
+        cache: Directory for the indices.
         find: Maps a path that training uses to the path on this host.
     """
     args.data_cache_path = str(cache)
     if args.data_args_path:
         args.data_args_path = find(args.data_args_path)
-    # Both assume that the cache exists, but it is built here.
+    # Both options assume that the cache exists, but it is built here.
     args.dataloader_fast_cache_load = args.dataloader_defer_npy_index_mmap = False
     if args.eval_global_batch_size is None:
         args.eval_global_batch_size = args.global_batch_size

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The heartbeat of a rank, from the engine's loop.
+"""A rank's heartbeat, from the engine's loop.
 
-As for the event log, functions of the loop are wrapped and called unchanged, with one addition:
-after an asynchronous save is finalised, all ranks wait at a barrier. Otherwise the work of rank 0
-would look like a hung step to other nodes.
+As for the event log, functions in the loop are wrapped and called unchanged, with one addition:
+after an asynchronous save is finalised, all ranks wait at a barrier. Otherwise, rank 0's work would
+look like a hung step to other nodes.
 """
 
 from collections.abc import Callable, Iterator
@@ -85,6 +85,6 @@ def _finished(heart: BeatWriter, original: Wrapped) -> Wrapped:
 
 
 def unfinished_saves() -> int:
-    """Return the number of this rank's asynchronous saves that are not finalised."""
+    """Return the number of this rank's asynchronous saves that are not finalised yet."""
     queue = async_utils._async_calls_queue
     return 0 if queue is None else int(queue.get_num_unfinalized_calls())

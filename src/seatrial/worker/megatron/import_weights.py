@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import Hugging Face weights: `python -m seatrial.worker.megatron.import_weights`.
 
-Takes the directory of the weights and the target of the checkpoint. The checkpoint is of step 0,
-has weights but no optimizer state, and is committed like any other: a start verifies it before it
-loads it.
+Arguments: the directory with the weights, and the target directory for the checkpoint. The step-0
+checkpoint contains weights but no optimizer state. It is committed like any other checkpoint: a
+start verifies it before loading.
 """
 
 import sys
@@ -52,7 +52,7 @@ def import_weights(source: Path, target: Path, report: Progress) -> dict[str, An
 
 
 def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str, Any]:
-    """Write the planned checkpoint to a directory that has none of this step yet."""
+    """Write the planned checkpoint to a directory that does not contain this step yet."""
     directory = target / NAMING.directory_name(STEP)
     directory.mkdir(parents=True)
     writer = ShardWriter(directory)
@@ -86,7 +86,7 @@ def _tokenizer(named: str) -> dict[str, str]:
 
 
 def _write_tensors(plan: ImportPlan, writer: ShardWriter, report: Progress) -> None:
-    """Write every tensor of the engine, one layer or expert at a time."""
+    """Write all of the engine's tensors, one layer or expert at a time."""
     groups: dict[tuple[str, tuple[int, ...]], list[HubTensor]] = {}
     for one in plan.sources.values():
         groups.setdefault((one.entry.engine, one.at), []).append(one)
@@ -95,7 +95,7 @@ def _write_tensors(plan: ImportPlan, writer: ShardWriter, report: Progress) -> N
     for (engine, at), parts in groups.items():
         read = {one.entry: _read(plan.places[one.name]) for one in parts}
         slab = joined(read, plan.model)
-        # A tensor of the engine has one dtype, even if the layers in the source differ.
+        # An engine's tensor has one dtype, even if the layers in the source have several.
         slab = slab.to(types.setdefault(engine, slab.dtype))
         entry = parts[0].entry
         for name in _names(entry):
@@ -105,7 +105,7 @@ def _write_tensors(plan: ImportPlan, writer: ShardWriter, report: Progress) -> N
 
 
 def _names(entry: MappedTensor) -> tuple[str, ...]:
-    """Return every name under which a layer of the engine may request a tensor."""
+    """Return every name under which one of the engine's layers may request a tensor."""
     return (entry.engine, entry.also) if entry.also else (entry.engine,)
 
 
@@ -120,7 +120,7 @@ def _read(placed: Placed) -> torch.Tensor:
 
 
 def _write_objects(plan: ImportPlan, writer: ShardWriter, arguments: dict[str, Any]) -> None:
-    """Write the other objects that the engine requests: empty module states, its arguments."""
+    """Write the other objects that the engine requests: empty module states and its arguments."""
     model = plan.model
     for module in EMPTY_OBJECTS[model.kind]:
         sizes = (model.layers, model.experts) if ".experts." in module else (model.layers,)

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Build the engine's cache of sample indices before a job uses GPUs, in one process on a CPU.
+"""Build the engine's cache of sample indices before a job uses GPUs, in one process on CPU.
 
-`python -m seatrial.worker.megatron.index_cache [--seen-at PATH --found-at PATH] ARGUMENTS` takes
-the arguments of training, including `--data-cache-path`. The engine names the files of its cache by
-a hash over the paths of the data, the tokenizer's path, the seed, the sequence length, the split
-and the number of samples, so all of them must be the same as in training. If this machine has the
-data under another path, it reads the data and writes the cache below `--found-at` in place of
-`--seen-at`.
+`python -m seatrial.worker.megatron.index_cache [--seen-at PATH --found-at PATH] ARGUMENTS` accepts
+the training arguments, including `--data-cache-path`. The engine names its cache files with a hash
+of the data paths, the tokenizer's path, the seed, the sequence length, the split and the number of
+samples, so all of them must be the same as in training. If the data has a different path on this
+machine, `--found-at` replaces `--seen-at` in the paths of the data and the cache.
 
 Prints one line of JSON: the number of files built and already present, or an error.
 """
@@ -29,7 +28,7 @@ from seatrial.storage.writer_claims import is_dead, new_attempt
 from seatrial.worker.megatron.cpu.start import start_on_cpu
 
 BUILDING = ".building-"
-"""Prefix of a directory with incomplete files."""
+"""Prefix of directories with incomplete files."""
 DESCRIPTION = "description.txt"
 """Suffix of the file that the engine writes first, and that is moved into place last."""
 
@@ -59,7 +58,7 @@ def _own_options() -> ArgumentParser:
 
 def _built(own: Namespace, arguments: Sequence[str]) -> dict[str, Any]:
     """Let the engine build its datasets, as at the start of training."""
-    # Not at the top: it imports the engine, which needs the CPU runtime first.
+    # Import late: this imports the engine, which needs the CPU runtime first.
     from seatrial.worker.megatron.gpt import build_indices, parse_data_arguments  # noqa: PLC0415
 
     args = parse_data_arguments(arguments)
@@ -86,17 +85,17 @@ def _found(own: Namespace, path: str) -> str:
 
 
 def _whole(cache: Path) -> set[str]:
-    """Return the files of the cache that have a description, which is moved last."""
+    """Return the cache files that have a description, which is moved into place last."""
     names = {path.name for path in cache.iterdir() if path.is_file()}
     stems = {name.removesuffix(DESCRIPTION) for name in names if name.endswith(DESCRIPTION)}
     return {name for name in names if name[: name.rfind("-") + 1] in stems}
 
 
 def _prepare(cache: Path, there: set[str]) -> Path:
-    """Create a directory to build in, with links to existing files; delete those of dead processes.
+    """Create a build directory with links to existing files. Delete those of dead processes.
 
-    The engine treats any file with the right name as complete. If it were killed during a write,
-    it would leave a cache that training cannot load.
+    The engine treats any file with the right name as complete. If it wrote to the cache directly
+    and was killed, it would leave a cache that training cannot load.
     """
     for old in cache.glob(f"{BUILDING}*"):
         if is_dead(old.name.removeprefix(BUILDING)):
@@ -117,7 +116,7 @@ def _put_in_place(building: Path, cache: Path) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             path.replace(cache / path.name)
-        # After a power failure, no description exists without its files.
+        # Ensure that no description exists without its files after a power failure.
         sync_directory(cache)
 
 

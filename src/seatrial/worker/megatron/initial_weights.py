@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the initial Hugging Face weights of a run to a checkpoint, once, before its first step.
+"""Convert a run's initial Hugging Face weights to a checkpoint, once, before the first step.
 
-The first rank does it, on the shared volume; the others wait for the record, which is written last.
-An interrupted conversion is repeated; an interrupted download resumes.
+The first rank converts the weights on the shared volume; the other ranks wait for the record, which
+is written last. An interrupted conversion is repeated; an interrupted download resumes.
 """
 
 import shutil
@@ -34,7 +34,7 @@ from seatrial.worker.supervisor.heartbeats import BeatWriter
 from seatrial.worker.weights.hub_download import HUB, fetch_config, fetch_weights
 
 LOOK_SECONDS = 2.0
-"""Interval between checks that the weights exist, or have grown."""
+"""Interval at which ranks check if the weights exist or have grown."""
 SAY_SECONDS = 30.0
 """Interval between progress messages."""
 
@@ -57,7 +57,7 @@ def import_initial_weights(chosen: Settings, engine_args: Namespace, heart: Beat
         except FindingsError as error:
             raise StopError(StopCode.NO_CHECKPOINT, str(error)) from error
         except CommitError:
-            # A process of an earlier start finished first, with the same weights.
+            # A process from an earlier start finished first, with the same weights.
             if not _is_settled(engine_args):
                 raise
     while not _is_settled(engine_args):
@@ -66,7 +66,7 @@ def import_initial_weights(chosen: Settings, engine_args: Namespace, heart: Beat
 
 
 def _is_settled(engine_args: Namespace) -> bool:
-    """True if there is a checkpoint to load: the weights, or one that the run has saved since."""
+    """True if there is a checkpoint to load: the weights, or one that the run saved later."""
     brought = Path(engine_args.pretrained_checkpoint, NAMING.directory_name(STEP), RECORD)
     if brought.exists():
         return True
@@ -75,7 +75,7 @@ def _is_settled(engine_args: Namespace) -> bool:
 
 
 def _bring(source: str, target: Path, engine_args: Namespace) -> None:
-    """Download, check and convert; reject a mismatch before the download of the weights."""
+    """Download, check and convert. Reject a mismatch before downloading the weights."""
     run = model_of_arguments(vars(engine_args), source)
     shutil.rmtree(target / NAMING.directory_name(STEP), ignore_errors=True)
     fetched = target / "download" if source.startswith(HUB) else None
@@ -87,10 +87,10 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
         read_model(directory), run, source, engine_args.padded_vocab_size or run.vocab_size
     )
     if fetched is not None:
-        _say(f"downloading {source} to {fetched}, once for this run")
+        _say(f"downloading {source} to {fetched} (only once per run)")
         fetch_weights(source, fetched)
     plan = plan_import(directory, entries)
-    _say(f"converting {format_bytes(plan.size)} of {source} to a checkpoint in {target}")
+    _say(f"converting {source} ({format_bytes(plan.size)}) to a checkpoint in {target}")
     write_weights(plan, target, lambda *_: None)
     if fetched is not None:
         shutil.rmtree(fetched, ignore_errors=True)
@@ -109,7 +109,7 @@ def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) 
 
 @contextmanager
 def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
-    """Record progress while the files in a directory grow; a download that hangs does not count."""
+    """Record progress while the files in a directory grow. A hung download is not progress."""
     over = Event()
 
     def look() -> None:
@@ -121,7 +121,7 @@ def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
             heart.still()
             if time.monotonic() - reported > SAY_SECONDS:
                 reported = time.monotonic()
-                _say(f"{format_bytes(size)} done")
+                _say(f"{format_bytes(size)} written")
 
     thread = Thread(target=look, name="seatrial-weights", daemon=True)
     thread.start()
@@ -133,7 +133,7 @@ def _growing(directory: Path, heart: BeatWriter) -> Iterator[None]:
 
 
 def _size(directory: Path) -> int:
-    """Return the total size of a directory; files may disappear meanwhile."""
+    """Return the total size of a directory. Files may disappear meanwhile."""
     total = 0
     for file in directory.rglob("*"):
         try:

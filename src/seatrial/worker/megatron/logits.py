@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's logits for a checkpoint: `python -m seatrial.worker.megatron.logits`.
 
-Takes the directory of a verified checkpoint, an output file, a seed, and the engine's arguments for
-one rank.
+Arguments: the directory of a verified checkpoint, an output file, a seed, and the engine's
+arguments for one rank.
 """
 
 import sys

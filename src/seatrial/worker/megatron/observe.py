@@ -3,7 +3,7 @@
 """Events from the engine's training loop.
 
 The loop has no callbacks, so some of its functions are wrapped. A wrapper calls the original
-unchanged, and records its arguments or result.
+function unchanged, and records its arguments or its result.
 """
 
 import os
@@ -43,9 +43,10 @@ class MegatronObserver:
         shares: bool = False,
         nccl_file: Path | None = None,
     ) -> None:
-        """Take the event log, on the rank that writes it.
+        """Open the event log on the rank that writes it.
 
-        With `shares`, this rank sends its step times to that rank; all ranks must do so.
+        With `shares`, this rank sends its step times to the rank that writes the log; all ranks
+        must do so.
         """
         self._log = _opened(events)
         self._kill_step = kill_step
@@ -66,7 +67,7 @@ class MegatronObserver:
             self._write(EventKind.RESTART, count=restarts, began=process_began())
 
     def wrappers(self) -> dict[str, Callable[[Wrapped], Wrapped]]:
-        """Return the wrapped functions of megatron.training.training, and their wrappers."""
+        """Return the wrapped functions in megatron.training.training, and their wrappers."""
         return {
             "train": self._watch_train,
             "train_step": self._watch_train_step,
@@ -101,17 +102,17 @@ class MegatronObserver:
                 setattr(engine, name, original)
 
     def _exit(self, **values: Any) -> None:
-        """Record the exit; without a start event, include when the process was created."""
+        """Record the exit. Without a start event, include the time when the process was created."""
         self._heartbeat.stop()
         began = {} if self._started else {"began": process_began()}
         self._write(EventKind.EXIT, **values, **began)
 
     def _write(self, kind: EventKind, **values: Any) -> None:
-        """Append an event of the current step."""
+        """Append an event at the current step."""
         self._append(kind, self._step, **values)
 
     def _append(self, kind: EventKind, step: int, **values: Any) -> None:
-        """Append an event; a log that is not writable must not end the run."""
+        """Append an event. A write error must not stop the run."""
         if self._log is None:
             return
         with self._writing:
@@ -120,7 +121,7 @@ class MegatronObserver:
             self._watch(event)
 
     def _watch(self, event: Event) -> None:
-        """Pass an event to the anomaly monitor; an error in it must not end the run."""
+        """Pass an event to the anomaly monitor. An error in the monitor must not stop the run."""
         try:
             notices = self._monitor.observe(event)
         except Exception as error:
@@ -137,7 +138,7 @@ class MegatronObserver:
             self._log.append(event)
         except OSError as error:
             self._log = None
-            sys.stderr.write(f"seatrial: stopped the event log, cannot write to it: {error}\n")
+            sys.stderr.write(f"seatrial: cannot write to the event log, disabled it: {error}\n")
 
     def _announce(self, notices: tuple[Notice, ...]) -> None:
         """Write the monitor's notices to the event log and to stderr."""
@@ -147,7 +148,7 @@ class MegatronObserver:
             sys.stderr.flush()
 
     def _silent(self, now: float, missing: tuple[int, ...]) -> None:
-        """Handle a stall; called from the heartbeat thread."""
+        """Handle a stall. Called from the heartbeat thread."""
         with self._writing:
             self._announce(self._monitor.pass_time(now, missing))
 
@@ -164,7 +165,7 @@ class MegatronObserver:
             try:
                 return original(*args, **kwargs)
             finally:
-                # There are no step times to compare with after the last step.
+                # After the last step, there are no step times to compare with.
                 self._heartbeat.stop()
 
         return train
@@ -181,7 +182,7 @@ class MegatronObserver:
 
     def _refused(self, result: Any) -> None:
         """Report immediately that the engine rejected its own result, before it saves and exits."""
-        # Losses, skipped, should checkpoint, should exit, exit code.
+        # The result is: losses, skipped, should checkpoint, should exit, exit code.
         ending = result[3:5] if isinstance(result, tuple) else ()
         if len(ending) == 2 and ending[0] and self._log is not None:
             with self._writing:
@@ -197,7 +198,7 @@ class MegatronObserver:
         return finalize_model_grads
 
     def _share(self) -> None:
-        """Gather the times of the ranks, as often as the engine logs."""
+        """Gather the ranks' times, as often as the engine logs."""
         args = get_args()
         if self._shares and self._step % args.log_interval == 0:
             stage, wanted = mpu.get_pipeline_model_parallel_rank(), self._log is not None
@@ -206,7 +207,7 @@ class MegatronObserver:
             self._write(EventKind.RANKS, **plain)
 
     def _watch_step(self, original: Wrapped) -> Wrapped:
-        # The names are the engine's, which passes some of them by position.
+        # The parameter names are the engine's. It passes some of them by position.
         def training_log(
             loss_dict: dict[str, Any],
             total_loss_dict: dict[str, Any],
@@ -227,7 +228,7 @@ class MegatronObserver:
             self._write(
                 EventKind.STEP,
                 seconds=round(seconds, 6),
-                # The optimizer has already waited for the step, so reading costs no time.
+                # The optimizer has already waited for the step, so reading the loss costs no time.
                 loss=_number(loss_dict.get("lm loss")),
                 grad_norm=_number(grad_norm),
                 learning_rate=learning_rate,
@@ -238,7 +239,7 @@ class MegatronObserver:
             done = Event(EventKind.STEP, self._step, time.time(), {"seconds": seconds})
             self._heartbeat.beat(done)
             self._read_nccl()
-            # After the step is recorded: a failed rank must not hide that the step was done.
+            # Exchange after recording the step: a failed rank must not hide a completed step.
             self._share()
             return original(
                 loss_dict,
@@ -299,13 +300,13 @@ class MegatronObserver:
 
 
 def _opened(events: Path | None) -> EventLog | None:
-    """Open the log; return None if that fails, which must not end the run."""
+    """Open the log; return None on failure, because an error must not stop the run."""
     if events is None:
         return None
     try:
         return EventLog(events)
     except OSError as error:
-        sys.stderr.write(f"seatrial: cannot open the event log, continuing without: {error}\n")
+        sys.stderr.write(f"seatrial: cannot open the event log, continuing without it: {error}\n")
         return None
 
 
@@ -326,7 +327,7 @@ def _ran_with(settings: Any) -> dict[str, Any]:
         "layers": "num_layers",
         "hidden_size": "hidden_size",
     }
-    # The engine has None for one chunk per stage, and for no recomputation.
+    # The engine uses None for one chunk per stage, and for no recomputation.
     usual = {
         "vp_size": getattr(settings, "virtual_pipeline_model_parallel_size", None) or 1,
         "recompute": getattr(settings, "recompute_granularity", None) or "none",

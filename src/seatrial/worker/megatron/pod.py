@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.megatron.pod ENGINE-ARGUMENTS`: one process of a run in a pod.
 
-Like `__main__`, it is empty for the helper processes that import it again.
+Like `__main__`, this module does nothing in helper processes that import it again.
 """
 
 if __name__ == "__main__":

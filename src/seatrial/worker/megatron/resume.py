@@ -23,7 +23,7 @@ from seatrial.worker.settings import Settings
 
 Wrapped = Callable[..., Any]
 COMMITTED_FORMAT = "torch_dist"
-"""The engine's format whose saves get a record; in other formats there are none."""
+"""The only checkpoint format whose saves get a record."""
 
 
 class Resumption:
@@ -43,8 +43,8 @@ class Resumption:
             engine_args = get_args()
             if engine_args.ckpt_format != COMMITTED_FORMAT:
                 self._chooser.say(
-                    f"checkpoints as {engine_args.ckpt_format} have no record; "
-                    "the engine selects one"
+                    f"checkpoints in the format {engine_args.ckpt_format} have no record; "
+                    "the engine selects the checkpoint to load"
                 )
                 with loading(engine_args, None):
                     return original(*args, **kwargs)
@@ -57,7 +57,7 @@ class Resumption:
         return setup_model_and_optimizer
 
     def _choose(self, engine_args: Namespace) -> tuple[int | None, Followed | None]:
-        """Return the step to load, and the parent if it is the parent's; None if none is needed."""
+        """Return the step to load, and the parent if the step is the parent's; None if no load."""
         parent = self._settings.parent
         if engine_args.load is not None:
             request = ResumeRequest(

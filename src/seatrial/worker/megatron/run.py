@@ -20,14 +20,14 @@ from seatrial.worker.supervisor.rank import master_address, start_heartbeat
 
 def main(arguments: Sequence[str]) -> None:
     """Prepare the device, then call the engine."""
-    # First of all, so that the supervisor sees this process while it loads torch.
+    # Start the heartbeat first, so that the supervisor sees this process while it loads torch.
     heart = start_heartbeat()
     chosen = settings()
     nccl_file = None
     if chosen.device is Device.CPU:
         start_on_cpu(arguments, master_address(), is_rank=True)
         if chosen.fault and not chosen.trouble:
-            # Not at the top: it imports the engine, which checks torch.cuda at import.
+            # Import late: this imports the engine, which checks torch.cuda at import.
             from seatrial.worker.megatron.cpu import deliberate_bugs  # noqa: PLC0415
 
             deliberate_bugs.install(deliberate_bugs.Bug(chosen.fault))
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
         refuse_missing_layers(read_early_options(arguments))
         nccl_file = nccl_log.choose_file() if chosen.writes_events else None
         set_variables(master_address() | nccl_log.variables(nccl_file))
-    # Before the import of the engine, which takes a while.
+    # Do this before importing the engine, which takes a while.
     with serving(chosen):
         from seatrial.worker.megatron.training import train  # noqa: PLC0415
 
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def refuse_missing_layers(options: EarlyOptions) -> None:
-    """Exit with a message if this image lacks the layers of the run."""
+    """Exit with a message if this image does not include the layers that the run needs."""
     wanted = options.transformer_impl == "transformer_engine"
     if wanted and find_spec("transformer_engine") is None:
         sys.exit(
-            "seatrial: this image has no Transformer Engine, which the layers of the run need. "
-            "Use an image that has it, such as NVIDIA's PyTorch images, or set "
+            "seatrial: this image does not include Transformer Engine, which the run's layers "
+            "need. Use an image that includes it, such as NVIDIA's PyTorch images, or set "
             "engine.options.transformer-impl=local in the spec."
         )
 
@@ -57,8 +57,8 @@ def main_in_pod(arguments: Sequence[str]) -> None:
     """Train, with an exit code that distinguishes an early exit from a finished run.
 
     After SIGTERM, the engine saves a checkpoint on all ranks and exits with 0
-    (`megatron/training/training.py`, checkpoint_and_decide_exit). To Kubernetes, that is a job that
-    succeeded: the eviction of one pod would end the run. The engine returns if training finished;
+    (`megatron/training/training.py`, checkpoint_and_decide_exit). Kubernetes would treat the job as
+    succeeded, so evicting one pod would end the run. If training finished, the engine returns;
     otherwise it exits, and this function sets a code that makes the operator restart the job.
     """
     with recording_exit():
@@ -67,6 +67,6 @@ def main_in_pod(arguments: Sequence[str]) -> None:
             main(arguments)
         except SystemExit as end:
             if end.code in (None, 0) and not read_early_options(arguments).ends_early:
-                sys.stderr.write("seatrial: saved and stopped before the last step.\n")
+                sys.stderr.write("seatrial: saved a checkpoint and stopped before the last step.\n")
                 sys.exit(UNFINISHED)
             raise

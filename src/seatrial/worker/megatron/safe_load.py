@@ -12,12 +12,12 @@ from seatrial.worker.checkpointing import safe_load
 def install() -> None:
     """Route all checkpoint loading in this process through Seatrial's loader.
 
-    Call it after the import of Megatron, which replaces torch's loader with its own.
+    Call this after importing Megatron, which replaces torch's loader with its own.
     """
     safe_load.install()
     own = sys.modules.get("megatron.core.safe_globals")
     if own is not None:
-        # Pickles of Megatron's processes name this function.
+        # Pickles from Megatron's processes name this function.
         own.safe_load_from_bytes = safe_load.load_from_bytes  # type: ignore[attr-defined]
         # Megatron's layers import this when they load their state.
         own.SafeUnpickler = _ExtraStateUnpickler  # type: ignore[attr-defined]
@@ -28,7 +28,7 @@ def install() -> None:
 
 
 class _ExtraStateUnpickler:
-    """Replaces Megatron's SafeUnpickler, whose list of names does not restrict arguments.
+    """Replaces Megatron's SafeUnpickler, whose allow-list does not restrict arguments.
 
     It reads FP8 state, which is stored in the bytes of a tensor.
     """

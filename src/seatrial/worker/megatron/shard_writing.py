@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write checkpoint shards in Megatron's format, one tensor at a time.
 
-The engine's own writer needs the whole state in memory. Its format is torch's: items written by
-`torch.save`, concatenated in a file, and a list with the position of each (2.13.0,
+The engine's own writer needs the whole state in memory. The format is torch's: items written by
+`torch.save`, concatenated in a file, and metadata with the position of each item (2.13.0,
 `torch/distributed/checkpoint/filesystem.py`).
 """
 
@@ -40,7 +40,7 @@ class ShardWriter:
     """Writes the files of one checkpoint, except its record."""
 
     def __init__(self, directory: Path) -> None:
-        """Take an existing, empty directory."""
+        """Write to an existing, empty directory."""
         self._directory = directory
         self._metadata = Metadata({}, None, {}, StorageMeta(), CURRENT_DCP_VERSION)
         self._files: list[ShardFile] = []
@@ -70,14 +70,14 @@ class ShardWriter:
         self._item(MetadataIndex(name), [value])
 
     def finish(self) -> list[ShardFile]:
-        """Write the list of tensors and the format file. Return the shards with their digests."""
+        """Write the metadata and the format file. Return the shards with their digests."""
         self._close()
         with (self._directory / METADATA).open("xb") as stream:
             pickle.dump(self._metadata, stream)
             stream.flush()
             os.fsync(stream.fileno())
         note = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
-        # This also syncs the directory entries of the files written before.
+        # This also syncs the directory entries of the shards.
         write_whole(self._directory / FORMAT_FILE, json.dumps(note))
         return self._files
 

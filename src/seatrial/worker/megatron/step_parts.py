@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of a step's time on this rank, and their exchange between ranks.
 
-A rank is busy from the start of a step until its gradients are ready to be reduced. From then on
-all ranks wait for the slowest, so only the time before identifies it. Ranks that communicate inside
-layers (tensor parallel) or between stages (pipeline parallel) also wait for each other within that
-time: a slow rank then makes its whole model replica appear slow.
+A rank is busy from the start of a step until its gradients are ready to be reduced. After that, all
+ranks wait for the slowest, so only the busy time identifies a straggler. Ranks that communicate
+inside layers (tensor parallelism) or between stages (pipeline parallelism) also wait for each other
+while they are busy: a straggler then makes its whole model replica appear slow.
 """
 
 import resource
@@ -23,15 +23,15 @@ from seatrial.worker.settings import Device
 FIGURES = ("busy", "data", "memory", "starved", "pace", "stage")
 """The values that every rank sends to the others, in this order.
 
-`pace` is the median of its busy time without the wait for data, and on a CPU without the time in
-which the host ran something else (`starved`), because a rehearsal shares its cores.
+`pace` is the median of the rank's busy time without the wait for data. On CPU, it also excludes the
+time in which the host ran other processes (`starved`), because a rehearsal shares its cores.
 """
 SHOWN = ("busy", "data", "memory")
 SHOWN_ON_CPU = (*SHOWN, "starved")
 """The values that are logged unchanged."""
 STARVING = 0.9
 """Maximum share of its busy time that a rank may wait for a core. Above it, the remainder is a
-small difference of two large numbers, distorted by cold caches, and the pace is not meaningful."""
+small difference of two large numbers, distorted by cold caches, and the pace is meaningless."""
 
 
 class StepParts:
@@ -51,7 +51,7 @@ class StepParts:
         self.mark("began")
 
     def mark(self, name: str) -> None:
-        """Mark the current moment; on a GPU, when the device reaches it."""
+        """Mark the current moment; on a GPU, the moment when the device reaches this point."""
         if self._device is Device.CPU:
             self._marks[name] = time.perf_counter()
             self._marks[f"{name} waited"] = self._waited()
@@ -61,7 +61,7 @@ class StepParts:
         self._marks[name] = event
 
     def loading(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function that returns the next micro batch, to time it."""
+        """Wrap the function that returns the next micro-batch, to measure its duration."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             began, waited = time.perf_counter(), self._waited()
@@ -78,7 +78,7 @@ class StepParts:
         busy = self._between("began", "ready")
         reduced = self._between("ready", "reduced")
         updated = self._between("reduced", "ended")
-        # A wait for a core during a wait for data counts as the latter.
+        # A wait for a core during a wait for data counts as a wait for data.
         starved = self._between("began waited", "ready waited") - self._data_starved
         self._steps += 1
         self._paces.append(max(0.0, busy - self._data - starved))
@@ -93,9 +93,9 @@ class StepParts:
         return {name: round(value, 6) for name, value in parts.items()}
 
     def share(self, world_size: int, stage: int, wanted: bool) -> dict[str, RankFigure]:
-        """Exchange the times since the last call; every rank must call it.
+        """Exchange the times since the last call. Every rank must call this.
 
-        Only the rank with `wanted` gets the summaries.
+        Only the rank with `wanted` receives the summaries.
         """
         busy, data, starved = (value / max(1, self._steps) for value in self._sums)
         pace = statistics.median(self._paces) if self._paces else 0.0
@@ -122,7 +122,7 @@ class StepParts:
         return figures | ({"lag": lag} if lag.highest else {})
 
     def agree(self, willing: bool) -> bool:
-        """True if every rank is willing; a single one that is not would block the others."""
+        """True if every rank is willing. A single unwilling rank would block the others."""
         if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
             return willing
         place = "cpu" if self._device is Device.CPU else "cuda"
@@ -141,11 +141,11 @@ class StepParts:
         return float(one.elapsed_time(other)) / 1000
 
     def _waited(self) -> float:
-        """Return the seconds that this thread has waited for a core so far."""
+        """Return the total time in seconds that this thread has waited for a core."""
         return core_wait_seconds() if self._device is Device.CPU else 0.0
 
     def _memory(self) -> int:
-        """Return the peak memory: reserved on a GPU; of the process on a CPU."""
+        """Return the peak memory: reserved GPU memory, or the memory of the process on CPU."""
         if self._device is Device.CPU:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return int(torch.cuda.max_memory_reserved())

@@ -43,18 +43,18 @@ def train(
     heart: BeatWriter | None = None,
     nccl_file: Path | None = None,
 ) -> None:
-    """Train; the process exits with the engine's exit code.
+    """Train. The process exits with the engine's exit code.
 
-    For errors that the user can fix, it exits with a message and not with a traceback.
+    For errors that the user can fix, exit with a message and not with a traceback.
 
     Args:
         chosen: The worker's own settings.
         arguments: The engine's arguments.
-        heart: The heartbeat of this process.
+        heart: This process's heartbeat.
         nccl_file: NCCL's log file, if enabled.
     """
     events = chosen.events if chosen.writes_events else None
-    # Created here, so that the log also records arguments that the engine rejects.
+    # Create the observer here, so that the log also records arguments that the engine rejects.
     shares = chosen.events is not None
     observer = MegatronObserver(events, chosen.kill_step, shares, nccl_file)
     try:
@@ -63,7 +63,7 @@ def train(
         sys.stderr.write(f"seatrial: {error}\n")
         raise SystemExit(error.code if isinstance(error, StopError) else 1) from None
     except CheckpointException as error:
-        # torch collects the errors of a save; an error because of a later start is final.
+        # torch collects the errors from a save; an error caused by a later start is final.
         causes = [cause for cause, _ in error.failures.values()]
         stale = next((cause for cause in causes if isinstance(cause, StaleStartError)), None)
         if stale is None:
@@ -79,7 +79,7 @@ def _train(
         apply_patches(ON_ANY_DEVICE)
         protect_checkpoints(chosen)
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
-        # Before the rendezvous, because this may take longer than its timeout.
+        # Import before the rendezvous, because the import may take longer than its timeout.
         import_initial_weights(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
         if chosen.trouble:
@@ -88,10 +88,10 @@ def _train(
 
 
 def fit_to_host(chosen: Settings, engine_args: Namespace) -> Namespace:
-    """Use the copy of a pinned tokenizer, and turn off a fusion that is not installed."""
+    """Use the copy of a pinned tokenizer, and disable a fusion that is not installed."""
     engine_args = pin_tokenizer(engine_args, chosen.tokenizer_revision)
     if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
-        # It is on by default, and without the extension the engine stops at the first layer.
+        # The fusion is enabled by default; without the extension, the first layer fails.
         return Namespace(**(vars(engine_args) | {"gradient_accumulation_fusion": False}))
     return engine_args
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's verdict on a full layout: `python -m seatrial.worker.megatron.verdict`.
 
-Takes `--stages` with the numbers of the stages to build, and the production arguments except the
-tokenizer, which validation would otherwise load. `WORLD_SIZE` in the environment is the real number
-of ranks. Prints one line of JSON.
+Arguments: `--stages` with the numbers of the stages to build, and the production arguments without
+the tokenizer, which validation would otherwise load. `WORLD_SIZE` in the environment is the real
+number of ranks. Prints one line of JSON.
 """
 
 import sys

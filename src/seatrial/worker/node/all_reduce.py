@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that all nodes of a run do together before training: clocks, a shared file, an all-reduce.
+"""Checks that all nodes in a run do together before training: clocks, a shared file, an all-reduce.
 
 Started by torchrun from `seatrial.worker.node.preflight`, with its own store: a process group that
 was created and destroyed would leave its keys in the store that training uses. A finding is
@@ -24,12 +24,12 @@ from seatrial.findings import Finding
 from seatrial.worker.node.preflight import TOGETHER_SECONDS, finding, skew_findings
 
 ELEMENTS = 16 << 20
-"""Numbers in the all-reduce: 64 MiB, enough to use every link of a ring."""
+"""Number of elements in the all-reduce: 64 MiB, enough to use every link in a ring."""
 ROUNDS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Join the other nodes, and print what is wrong between them."""
+    """Run the checks together with the other nodes, and print the findings."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.worker.node.all_reduce")
     parser.add_argument("--directory", required=True)
     parser.add_argument("--elements", type=int, default=ELEMENTS)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *sharing_findings(Path(given.directory)),
         *sum_findings(device, given.elements),
     ]
-    # A collective, so all ranks call it; only ranks without findings so far report the result.
+    # This is a collective, so all ranks call it; only ranks without earlier findings report it.
     others = other_findings(device, len(found))
     found = found or others
     for each in found:
@@ -57,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def other_findings(device: torch.device, mine: int) -> list[Finding]:
-    """Report findings of other nodes: all must exit alike, or torchrun would wait for the rest."""
+    """Report findings on another node: if only some ranks exit, torchrun waits for the rest."""
     faults = torch.tensor(mine, dtype=torch.int64, device=device)
     dist.all_reduce(faults)
     if int(faults) == mine:
         return []
     rule = "this node passed its checks, but another node did not."
-    return [finding(PreflightCode.TOGETHER, rule, "See the findings of the other pods.")]
+    return [finding(PreflightCode.TOGETHER, rule, "See the findings from the other pods.")]
 
 
 def clock_findings(device: torch.device, now: float | None = None) -> list[Finding]:
@@ -90,7 +90,7 @@ def sharing_findings(directory: Path) -> list[Finding]:
     if seen:
         return []
     rule = f"this node does not see a file that node 0 wrote to {directory}."
-    fix = "Check that all pods mount the same volume, and that nodes can share it."
+    fix = "Check that all pods mount the same volume, and that it supports several nodes."
     return [finding(PreflightCode.NOT_SHARED, rule, fix, directory)]
 
 
@@ -105,14 +105,14 @@ def _appears(probe: Path, patience: float = 10.0) -> bool:
 
 
 def sum_findings(device: torch.device, elements: int) -> list[Finding]:
-    """Sum a value of every rank, and compare with the expected result."""
+    """Sum one value per rank, and compare the sum with the expected result."""
     rank, world = dist.get_rank(), dist.get_world_size()
     # Small integers: their sum is exact in single precision for any number of ranks.
     expected = sum(_share(each) for each in range(world))
     began = time.perf_counter()
     wrong = 0
-    # Run all rounds in any case: a rank that left early would call another collective than the
-    # others, and its finding would be lost.
+    # Always run all rounds: a rank that left early would call a different collective from the other
+    # ranks, and its finding would be lost.
     for _ in range(ROUNDS):
         numbers = torch.full((elements,), _share(rank), dtype=torch.float32, device=device)
         dist.all_reduce(numbers)
@@ -120,7 +120,7 @@ def sum_findings(device: torch.device, elements: int) -> list[Finding]:
     seconds = (time.perf_counter() - began) / ROUNDS
     if wrong:
         rule = f"{wrong} of {ROUNDS * elements} sums over {world} ranks are not {expected}."
-        fix = "A link or a GPU corrupts data: exclude the node and test it."
+        fix = "A link or a GPU corrupts data. Exclude the node, and test its hardware."
         return [finding(PreflightCode.SUM, rule, fix, wrong)]
     if rank == 0:
         moved = 2 * (world - 1) / world * elements * 4 / seconds / 1e9
@@ -132,7 +132,7 @@ def sum_findings(device: torch.device, elements: int) -> list[Finding]:
 
 
 def _share(rank: int) -> int:
-    """Return a rank's value in the sum; neighbours have different values."""
+    """Return a rank's term in the sum; neighbours have different terms."""
     return rank % 7 + 1
 
 

@@ -3,8 +3,8 @@
 """Export the metrics of a training run, in separate processes.
 
 A thread would share the interpreter with training, and every process that the engine forks would
-inherit its socket. It would also block if training hangs, which is when metrics matter most. The
-processes here read the event log, and training never waits for them.
+inherit its socket. A thread would also block if training hangs, which is when metrics matter most.
+These processes read the event log, and training never waits for them.
 """
 
 import os
@@ -21,7 +21,7 @@ SERVER = "seatrial.worker.node.metrics_server"
 SENDER = "seatrial.worker.node.mlflow_sender"
 """The process that sends events to MLflow."""
 END_SECONDS = 15.0
-"""How long a process may take to send the last events and exit, before it is killed."""
+"""How long a process may take to send the last events and exit before it is killed."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def _has_mlflow() -> bool:
     there = find_spec("mlflow") is not None
     if not there:
         sys.stderr.write(
-            "seatrial: cannot send events to MLflow: this image does not include it. Training "
+            "seatrial: cannot send events to MLflow: this image does not include mlflow. Training "
             "continues. Use an image with seatrial[mlflow], or export the event log later "
             "(seatrial.export_mlflow).\n"
         )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.metrics_server`: serve the metrics of an event log to Prometheus.
 
-Reads the log to its end, then serves, and continues to read. It exits when the training process
-that started it is gone, for whatever reason.
+Reads the log to its end, then starts to serve, and continues to read. The server exits when the
+training process that started it exits for any reason.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def bind(address: str, port: int, served: Served, wanted: Callable[[], bool]) ->
             if time.monotonic() >= end:
                 sys.stderr.write(
                     f"seatrial: cannot serve metrics at {address}, port {port}: {error}. "
-                    "Training continues; set monitoring.prometheus.port to another port.\n"
+                    "Training continues; set monitoring.prometheus.port to a different port.\n"
                 )
                 return False
             time.sleep(1.0)
@@ -104,11 +104,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True, help="process to exit with")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
-    # An interrupt from the terminal is for training, which terminates this process at its end.
+    # An interrupt from the terminal is for training, which terminates this process when it exits.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICE)
     served, tail = Served(options.run), Tail(options.events)
-    # Read all history first: a counter that catches up would look like a burst.
+    # Read the whole log first: a counter that catches up would look like a burst.
     while lines := tail.lines():
         served.take(lines)
 

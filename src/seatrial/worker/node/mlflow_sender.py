@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.mlflow_sender`: stream the events of a training run to MLflow.
 
-It sends the last events and exits when the training process that started it exits. The next start
-sends the rest: MLflow stores how much of the log it has.
+When the training process that started it exits, the sender sends the last events and exits. The
+next start sends the rest: MLflow stores how much of the log it has received.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from seatrial.worker.node.tail import Tail
 from seatrial.worker.settings import MLFLOW_URI
 
 POLL_SECONDS = 10.0
-"""Interval between reads of the log, so that each request has a few steps."""
+"""Interval between reads of the log, so that each request contains a few steps."""
 NICE = 10
 """Training has priority."""
 
 
 class Sender:
-    """Sends new events of a log; retries if the server is unavailable."""
+    """Sends new events from a log; retries if the server is unavailable."""
 
     def __init__(self, run: str, tracking_uri: str, experiment: str, events: Path) -> None:
         self._target = (run, tracking_uri, experiment)
@@ -42,7 +42,7 @@ class Sender:
         """Send new events. Return True on success."""
         try:
             if self._run is None or self._tail.shrunk():
-                # From the start: MLflow stores what it already has.
+                # Start at the beginning of the log: MLflow stores how much it has received.
                 self._tail = Tail(self._events)
                 self._run = MlflowRun(*self._target)
             while lines := self._tail.lines():
@@ -51,7 +51,7 @@ class Sender:
         except (MlflowException, OSError) as error:
             self._run = None
             if not self._complained:
-                # The message contains the address, and more people read logs than secrets.
+                # The message contains the address, and more people can read logs than secrets.
                 message = redact(str(error))
                 sys.stderr.write(f"seatrial: MLflow does not accept events, retrying: {message}\n")
             self._complained = True
@@ -60,7 +60,7 @@ class Sender:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Send events until training ends."""
+    """Send events until training exits."""
     parser = argparse.ArgumentParser(description="Stream the events of a training run to MLflow.")
     parser.add_argument("--events", type=Path, required=True, help="the event log")
     parser.add_argument("--run", required=True, help="the run's name")

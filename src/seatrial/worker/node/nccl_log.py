@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's log about the network, in a file of this process.
+"""NCCL's network log, in a file for each process.
 
-NCCL chooses its network before the first step and reports it only in its log. Seatrial requests
-only the log about that choice. If you configure NCCL's log yourself, Seatrial does not change it,
-and the choice is then visible only in the pod's log.
+NCCL chooses its network before the first step and reports the choice only in its log. Seatrial
+enables only this part of the log. If you configure NCCL's log yourself, Seatrial does not change
+it, and the choice is visible only in the pod's log.
 """
 
 import os
@@ -24,7 +24,7 @@ def choose_file() -> Path | None:
     try:
         return Path(tempfile.gettempdir()) / f"seatrial-nccl-{os.getpid()}.log"
     except OSError:
-        # There is no writable directory; leave NCCL's log alone.
+        # There is no writable directory; do not change NCCL's log.
         return None
 
 
@@ -34,7 +34,7 @@ def variables(file: Path | None) -> dict[str, str]:
 
 
 def lines(file: Path | None) -> list[str]:
-    """Return NCCL's log so far; empty without a readable file."""
+    """Return the current lines in NCCL's log; empty without a readable file."""
     if file is None:
         return []
     try:

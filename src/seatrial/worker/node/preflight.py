@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-Checks GPUs, fabric devices, shared memory, the volume and its free space; then all nodes together:
-clocks, a shared file, an all-reduce. Prints problems as findings, and writes them to the
-container's termination log, so that the pod's status has them. Exit code 0 without findings, 1
-with findings. Needs torch only for the checks across nodes.
+Checks GPUs, fabric devices, shared memory, the volume and its free space. Then checks all nodes
+together: clocks, a shared file, an all-reduce. Prints problems as findings, and writes them to the
+container's termination log, so that the pod's status contains them. The exit code is 0 without
+findings and 1 with findings. Only the checks across nodes need torch.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TERMINATION_LOG = Path("/dev/termination-log")
 GPU_GLOB = "/dev/nvidia[0-9]*"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
 TOGETHER_SECONDS = 900
-"""How long nodes wait for each other; image pulls take different times."""
+"""How long nodes wait for each other, because image pulls take different times."""
 _GIB = 1 << 30
 
 
@@ -40,13 +40,13 @@ class Expected:
     """The plan's requirements for a node."""
 
     gpus: int
-    """GPUs in the pod; 0 for training on CPUs."""
+    """GPUs in the pod; 0 for training on CPU."""
     devices: str
     """Glob pattern of the fabric's devices; empty without a fabric."""
     device_count: int
     """Number of these devices."""
     shared_memory_gib: int
-    """Shared memory of the pod, GiB."""
+    """Shared memory in the pod, in GiB."""
     mount: str
     """Mount point of the volume."""
     directory: str
@@ -66,7 +66,7 @@ class Company:
     """Address of node 0."""
     port: int
     met: str = ""
-    """File on the volume that records that all nodes of this attempt have met; may be empty."""
+    """File on the volume that records that this attempt's rendezvous completed; may be empty."""
 
 
 def finding(code: PreflightCode, rule: str, fix: str, value: object = "") -> Finding:
@@ -90,7 +90,8 @@ def _devices(expected: Expected) -> Iterator[Finding]:
         yield finding(
             PreflightCode.GPUS,
             f"{gpus} of {expected.gpus} GPUs are present.",
-            "Check the node for a lost GPU (nvidia-smi, Xid lines in the kernel log); cordon it.",
+            "Cordon the node, and check it for a lost GPU (nvidia-smi, Xid errors in the kernel "
+            "log).",
             gpus,
         )
     seen = len(glob(expected.devices)) if expected.devices else 0
@@ -98,7 +99,7 @@ def _devices(expected: Expected) -> Iterator[Finding]:
         yield finding(
             PreflightCode.DEVICES,
             f"{seen} of {expected.device_count} devices {expected.devices} are present.",
-            "Check that the fabric's device plugin runs on the node and its driver is loaded.",
+            "Check that the fabric's device plugin runs on the node and that its driver is loaded.",
             seen,
         )
 
@@ -115,14 +116,14 @@ def _memory(wanted_gib: int) -> Iterator[Finding]:
         yield finding(
             PreflightCode.SHARED_MEMORY,
             f"{SHARED_MEMORY} has {format_bytes(size)}, but the plan needs {wanted_gib} GiB.",
-            "Render the manifests again: the pod's shared-memory volume sets the size.",
+            "Render the manifests again: the pod's shared-memory volume sets this size.",
             size,
         )
 
 
 def _volume(expected: Expected) -> Iterator[Finding]:
     if not os.path.ismount(expected.mount):
-        fix = "Check that the claim is bound and its driver runs on the node."
+        fix = "Check that the PVC is bound, and that its CSI driver runs on the node."
         rule = f"no volume is mounted at {expected.mount}: files would be lost with the pod."
         yield finding(PreflightCode.MOUNT, rule, fix, expected.mount)
         return
@@ -138,7 +139,7 @@ def _volume(expected: Expected) -> Iterator[Finding]:
         state = os.statvfs(directory)
     except OSError as error:
         rule = f"cannot write to {directory}: {error.strerror}."
-        fix = "Set cluster.run_as_user to the owner of the volume, or change its owner."
+        fix = "Set cluster.run_as_user to the volume's owner, or change the owner of the volume."
         yield finding(PreflightCode.MOUNT, rule, fix, expected.directory)
         return
     free = state.f_frsize * state.f_bavail
@@ -147,16 +148,16 @@ def _volume(expected: Expected) -> Iterator[Finding]:
             PreflightCode.ROOM,
             f"{expected.mount} has {format_bytes(free)} free, but a checkpoint needs "
             f"{format_bytes(expected.free_bytes)}.",
-            "Delete files that are not needed, or use a larger volume.",
+            "Delete files that you do not need, or use a larger volume.",
             free,
         )
 
 
 def meet_once(company: Company, directory: str) -> list[Finding]:
-    """Check the nodes together, unless they have already met in this attempt.
+    """Check the nodes together, unless this attempt's rendezvous has already completed.
 
-    A pod that replaces a lost one comes alone: the other nodes have passed preflight, and only
-    their training restarts. The new pod would wait for them in vain.
+    A pod that replaces a lost pod starts alone: the other nodes have passed preflight, and only
+    their training restarts. The new pod would wait for them until the timeout.
     """
     met = Path(company.met) if company.met else None
     if met is not None and met.exists():
@@ -205,21 +206,22 @@ def meet(company: Company, directory: str) -> list[Finding]:
 def _apart(company: Company, reason: str) -> Finding:
     return finding(
         PreflightCode.TOGETHER,
-        f"the {company.nodes} nodes could not meet at {company.address}:{company.port}: {reason}.",
-        "Another node may have failed its own checks, which is then the cause. Otherwise check "
-        "network policies, the fabric and NCCL's output above.",
+        f"the rendezvous of {company.nodes} nodes at {company.address}:{company.port} failed: "
+        f"{reason}.",
+        "First check if another node failed its own checks. If not, check network policies, the "
+        "fabric and NCCL's output above.",
         reason,
     )
 
 
 def read_findings(text: str) -> list[Finding]:
-    """Parse the findings in the output of processes, without duplicates."""
+    """Parse the findings in the output of several processes, without duplicates."""
     found: dict[Finding, None] = {}
     for line in text.splitlines():
         start = line.find('{"code"')
         if start < 0:
             continue
-        # Lines of several processes can be interleaved.
+        # Lines from several processes can be interleaved.
         with suppress(DamagedError):
             found[decode(Finding, parse_json(line[start:]))] = None
     return list(found)
@@ -234,7 +236,7 @@ def main(arguments: Sequence[str] | None = None, termination_log: Path = TERMINA
     for each in found:
         sys.stderr.write(f"seatrial: {each.code} {each.one_line()}\n")
     text = json.dumps([each.to_dict() for each in found])
-    # Kubernetes keeps 4096 bytes: some complete findings are better than a truncated list.
+    # Kubernetes keeps 4096 bytes; a few complete findings are better than a truncated list.
     while len(text.encode()) > 4096 and len(found) > 1:
         found = found[:-1]
         text = json.dumps([each.to_dict() for each in found])
@@ -277,21 +279,24 @@ LARGEST_SKEW = 5.0
 
 
 def skew_findings(mine: float, clocks: Sequence[float]) -> list[Finding]:
-    """Compare this node's clock with those of all nodes, including itself.
+    """Compare this node's clock with the clocks of all nodes, including itself.
 
-    If no more than half agree, as with two nodes, there is no correct majority. Then all nodes
-    report it, because a finding that all nodes have excludes none of them.
+    If at most half of the clocks agree, as with two nodes, it is unknown which ones are correct.
+    Then all nodes report a finding, because a finding on every node excludes none of them.
     """
     middle = sorted(clocks)[len(clocks) // 2]
     agreeing = sum(abs(clock - middle) <= LARGEST_SKEW for clock in clocks)
-    fix = "Start the node's time service."
+    fix = "Start the time service on the node."
     if 2 * agreeing <= len(clocks):
         skew = max((mine - clock for clock in clocks), key=abs)
-        rule = f"the clock is {skew:+.1f} s from another node's, and there is no majority."
-        fix = "Check the time service of all nodes."
+        rule = (
+            f"the clock differs by {skew:+.1f} s from another node's clock, and no majority of "
+            "the clocks agrees."
+        )
+        fix = "Check the time service on all nodes."
     else:
         skew = mine - middle
-        rule = f"the clock is {skew:+.1f} s from those of the other nodes."
+        rule = f"the clock differs by {skew:+.1f} s from the clocks of the other nodes."
         if abs(skew) <= LARGEST_SKEW:
             return []
     return [finding(PreflightCode.CLOCK, rule, fix, round(skew, 3))]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that detects a stall, and finds out which ranks do not respond.
+"""A thread that detects a stall and identifies the ranks that do not respond.
 
-Every rank has one. When a rank's own steps stall, it reports this in torch's distributed store. A
-rank that is stopped, or whose interpreter hangs, cannot. As long as steps progress, no message is
-sent.
+Every rank has this thread. When a rank's own steps stall, it reports this in torch's distributed
+store. A rank that is stopped, or whose interpreter hangs, cannot report. While steps progress, no
+rank sends a message.
 """
 
 import os
@@ -25,17 +25,17 @@ from seatrial.monitoring.hang_timeouts import SAVE_FLOOR
 EVERY = 1.0
 """Seconds between checks."""
 ANSWER = 5.0
-"""Seconds that the other ranks have to detect the stall too, and to report."""
+"""Seconds that the other ranks have to detect and report the stall."""
 
 StallCallback = Callable[[float, tuple[int, ...]], None]
-"""Called with the time and the ranks that do not respond."""
+"""Called with the current time and the ranks that do not respond."""
 
 
 class Heartbeat:
     """Monitors the steps of this process from a thread."""
 
     def __init__(self, rank: int, world_size: int, on_stall: StallCallback | None) -> None:
-        """Take the callback; only the rank that writes the event log has one."""
+        """Store the callback; only the rank that writes the event log has one."""
         self._rank, self._world_size, self._on_stall = rank, world_size, on_stall
         self._lock = threading.Lock()
         self._stalled = Stalled(Expectations())
@@ -46,11 +46,11 @@ class Heartbeat:
         self._ending = threading.Event()
 
     def start(self, expected: Expectations) -> None:
-        """Start monitoring, until the end of the process."""
+        """Monitor the steps until the process exits."""
         self._stalled = Stalled(expected)
         if self._world_size > 1 and torch.distributed.is_initialized():
             try:
-                # A separate connection: the engine may be waiting on the other one.
+                # Use a separate connection: the engine may be waiting on its own.
                 store = torch.distributed.distributed_c10d._get_default_store()
                 self._store = _inner(store).clone()
                 self._store.set_timeout(timedelta(seconds=ANSWER))
@@ -62,7 +62,7 @@ class Heartbeat:
         self._ending.set()
 
     def beat(self, event: Event) -> None:
-        """Record an event of this process."""
+        """Record an event from this process."""
         with self._lock:
             self._stalled.observe(event)
             self._step, self._paused = event.step, None
@@ -76,7 +76,7 @@ class Heartbeat:
         while not self._ending.wait(EVERY):
             now = time.time()
             with self._lock:
-                # A pause that is this long is a stall too.
+                # A pause of this length is also a stall.
                 pausing = self._paused is not None and now - self._paused < SAVE_FLOOR
                 silent = not pausing and bool(self._stalled.pass_time(now))
                 step = self._step
@@ -89,7 +89,7 @@ class Heartbeat:
         missing: list[tuple[int, ...]] = []
         call = threading.Thread(target=lambda: missing.append(self._call(step)), daemon=True)
         call.start()
-        # The store is a thread of rank 0: if that is stopped, no call returns.
+        # The store is a thread in rank 0: if rank 0 is stopped, no call returns.
         call.join(3 * ANSWER)
         with self._lock:
             moved = self._step != step
@@ -125,7 +125,7 @@ class Heartbeat:
 
 
 def _inner(store: Any) -> Any:
-    """Return the store itself, without the key prefixes of torch."""
+    """Return the store itself, without torch's key prefixes."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     return store

@@ -7,20 +7,20 @@ from pathlib import Path
 from seatrial.storage.state_files import open_regular
 
 PIECE = 1 << 20
-"""Bytes per read, so that a long history is never in memory as a whole."""
+"""Bytes per read, so that a long log is never completely in memory."""
 
 
 class Tail:
     """Reads complete lines that were appended to a file since the last call."""
 
     def __init__(self, path: Path) -> None:
-        """Take a file, which need not exist yet."""
+        """Read from a file, which need not exist yet."""
         self._path = path
         self._offset = 0
         self._rest = b""
 
     def shrunk(self) -> bool:
-        """True if the file was replaced; it is then read from the start."""
+        """True if the file was replaced. It is then read from the start."""
         try:
             smaller = self._path.stat().st_size < self._offset
         except OSError:
@@ -30,7 +30,7 @@ class Tail:
         return smaller
 
     def lines(self) -> list[bytes]:
-        """Return the next lines; empty at the end, or while the file is not readable."""
+        """Return the next lines; empty at the end of the file, or if it is not readable."""
         try:
             with open_regular(self._path) as stream:
                 stream.seek(self._offset)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor OPTIONS -- ARGUMENTS`: supervise the processes of one node.
+"""`python -m seatrial.worker.supervisor OPTIONS -- ARGUMENTS`: supervise the processes on one node.
 
-The arguments after `--` are torchrun's: its logs, the module, and the engine's arguments.
+The arguments after `--` are for torchrun: log options, the module, and the engine's arguments.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the supervisor. Return the exit code of the processes."""
+    """Run the supervisor. Return the processes' exit code."""
     task = parsed(sys.argv[1:] if arguments is None else arguments)
     supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
     signal.signal(signal.SIGTERM, supervisor.stop)

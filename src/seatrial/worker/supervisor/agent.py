@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run torchrun as a child process: its rendezvous options, and the meaning of its messages.
 
-torchrun itself restarts the whole group over all nodes, through its dynamic rendezvous (`c10d`): an
-agent whose process dies joins again, and the others, which see it waiting, restart theirs too. The
-supervisor adds what the agent cannot do: it keeps the agent running, detects hung processes, and
-kills orphans.
+torchrun itself restarts the whole group on all nodes, through its dynamic rendezvous (`c10d`): an
+agent whose process dies joins again, and the other agents, which see it waiting, also restart their
+processes. The supervisor does what the agent cannot do: it keeps the agent running, detects hung
+processes, and kills orphans.
 """
 
 import os
@@ -21,15 +21,15 @@ from typing import BinaryIO
 from seatrial.monitoring.processes import end
 
 JOIN_SECONDS = 900
-"""How long a node waits for the others; the back-off of a failing container is up to 300 s."""
+"""How long a node waits for the others; the back-off for a failing container is up to 300 s."""
 KEEP_ALIVE_SECONDS = 2
 KEEP_ALIVE_MISSES = 3
-"""Time after which a killed agent counts as gone; with torch's own 5 s × 3, its successor waited
-15 s more."""
+"""Missed keep-alives after which a killed agent counts as gone. With torch's default of 5 s × 3,
+its successor waited 15 s longer."""
 _MOST_RESTARTS = 1_000_000
-"""The supervisor counts restarts, not the agent."""
+"""Effectively unlimited, because the supervisor counts restarts, not the agent."""
 MASTER = "SEATRIAL_MASTER_ADDR"
-"""The address of rank 0 for the processes; see `Rendezvous.words`."""
+"""The address of rank 0 that the processes use; see `Rendezvous.words`."""
 
 _FAILED = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _CLOSING = re.compile(rb"Sending process (\d+) closing signal SIG")
@@ -37,7 +37,7 @@ _CLOSING = re.compile(rb"Sending process (\d+) closing signal SIG")
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """How the agents of a run's nodes find each other."""
+    """How the agents on a run's nodes find each other."""
 
     nodes: int
     processes: int
@@ -46,15 +46,15 @@ class Rendezvous:
     """The host on which node 0 listens."""
     port: int
     name: str
-    """Identifies this attempt among others that might listen there."""
+    """Distinguishes this attempt from others that might listen at the same address."""
 
     def words(self, restarts: int) -> list[str]:
-        """Return the options of torchrun.
+        """Return the torchrun options.
 
-        Its rendezvous numbers the nodes in the order of their addresses. If these numbers differed
-        from those of the pods, ranks of one pipeline or rail would be far from each other. So every
-        node uses a name as its address that sorts like its number. The name is never resolved: the
-        processes get the real address of rank 0 in `MASTER`.
+        torchrun's rendezvous numbers the nodes in the order of their addresses. If these numbers
+        differed from the pods' numbers, ranks in one pipeline or rail would be far from each other.
+        So every node uses a name as its address that sorts like its number. The name is never
+        resolved: the processes get the real address of rank 0 in `MASTER`.
         """
         settings = {
             "is_host": str(self.node_rank == 0).lower(),
@@ -79,7 +79,7 @@ class Failure:
     """A process that failed, as reported by the agent."""
 
     code: int
-    """Exit code; negative signal number if a signal killed it."""
+    """Exit code; negative signal number if a signal killed the process."""
     local_rank: int
     """Rank on the node."""
     process: int
@@ -87,17 +87,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A process that the agent asked to exit."""
+    """A process to which the agent sent a closing signal."""
 
     process: int
 
 
 Sign = Failure | Closing
-"""A message of the agent."""
+"""A message from the agent."""
 
 
 def sign_of(line: bytes) -> Sign | None:
-    """Parse a line of the agent's output; None if it has no such message."""
+    """Parse a line of the agent's output; None if it does not contain such a message."""
     if found := _FAILED.search(line):
         code, local_rank, process = map(int, found.groups())
         return Failure(code, local_rank, process)
@@ -107,10 +107,10 @@ def sign_of(line: bytes) -> Sign | None:
 
 
 class Agent:
-    """A running torchrun, whose output is forwarded line by line."""
+    """A running torchrun process, whose output is forwarded line by line."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], out: BinaryIO) -> None:
-        """Start it; it exits when this process dies."""
+        """Start torchrun, which exits when this process dies."""
         launcher = [
             sys.executable,
             "-m",
@@ -123,7 +123,7 @@ class Agent:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A signal to our parent's process group must reach only us; we forward it.
+            # Only this process may receive signals to the process group. It forwards them.
             start_new_session=True,
         )
         self._signs: deque[Sign] = deque()
@@ -135,11 +135,11 @@ class Agent:
         return self._process.pid
 
     def code(self) -> int | None:
-        """Return its exit code; None while it runs."""
+        """Return the agent's exit code; None while it is running."""
         return self._process.poll()
 
     def signs(self) -> list[Sign]:
-        """Return its messages since the last call."""
+        """Return the agent's messages since the last call."""
         found = []
         while self._signs:
             found.append(self._signs.popleft())
@@ -150,12 +150,12 @@ class Agent:
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kill it; its processes exit with it."""
+        """Kill the agent; its processes exit with it."""
         end(self._process.pid)
         self._process.wait()
 
     def drain(self, seconds: float = 5.0) -> None:
-        """Wait until its last lines are forwarded; an orphan may keep the pipe open."""
+        """Wait until the agent's last lines are forwarded; an orphan may keep the pipe open."""
         self._pump.join(seconds)
 
     def _pass_on(self, out: BinaryIO) -> None:
@@ -172,5 +172,5 @@ class Agent:
                 write(line)
                 out.flush()
             except (OSError, ValueError):
-                # The reader is gone; the processes must not block on a full pipe.
+                # The reader has exited; the processes must not block on a full pipe.
                 write = None

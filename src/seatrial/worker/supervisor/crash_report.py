@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Crash reports: evidence from processes before they are killed, and from what they left behind.
+"""Crash reports: evidence from processes before they are killed, and from their dumps.
 
 Each incident has a directory next to the event log, with the last heartbeat and the state of every
-process, the Python stack of those that are alive, and the dumps of NCCL's flight recorder. The
-dumps are pickles: they are copied, never opened here.
+process, the Python stacks of the live processes, and the dumps of NCCL's flight recorder. The dumps
+are pickles: this module copies them and never opens them.
 """
 
 import os
@@ -28,9 +28,9 @@ LAST_WORDS = "last-words"
 FLIGHTS = "flight-rank-"
 """Prefix of the flight recorder's dumps; torch appends the rank."""
 DUMP_SECONDS = 20.0
-"""Timeout of one stack dump."""
+"""Timeout for one stack dump."""
 DUMP_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
-"""Where torch writes dumps, without the rank; in a pod, the manifest sets it."""
+"""The path to which torch writes dumps, without the rank; in a pod, the manifest sets it."""
 _NO_STACK = "no stack"
 
 
@@ -56,12 +56,12 @@ class CrashReport:
 def collect(
     where: Path, beats: Iterable[Beat], heartbeats: Path, now: float, python: str = sys.executable
 ) -> CrashReport:
-    """Write a crash report about the processes of this node; `python` is their interpreter."""
+    """Write a crash report about the processes on this node; `python` is their interpreter."""
     every = list(beats)
     with suppress(OSError):
         make_directory(where)
     _write(where / "processes.txt", "".join(_line(beat, now) for beat in every))
-    # In parallel: a node has eight processes, and each dump may take until its timeout.
+    # Dump in parallel: a node has eight processes, and each dump may take until its timeout.
     with ThreadPoolExecutor(max(1, len(every))) as pool:
         found = list(pool.map(lambda beat: stack_of(beat.process, python), every))
     stacks = 0
@@ -89,11 +89,11 @@ def _copy_dump(where: Path, beat: Beat, heartbeats: Path, now: float) -> bool:
 
 
 def stack_of(process: int, python: str = sys.executable) -> str:
-    """Return the Python stack of a process without pausing it, or why there is none."""
+    """Return a process's Python stack without pausing the process, or why there is no stack."""
     program = _py_spy(python)
     if program is None:
         return ""
-    # py-spy cannot pause a stopped process, and a hung one does not change anyway.
+    # py-spy cannot pause a stopped process, and the stack of a hung process does not change anyway.
     argv = [program, "dump", "--nonblocking", "--pid", str(process)]
     try:
         done = subprocess.run(  # noqa: S603  (our own argv, no shell)
@@ -105,7 +105,7 @@ def stack_of(process: int, python: str = sys.executable) -> str:
 
 
 def _py_spy(python: str) -> str | None:
-    """Find py-spy next to the Python of the processes, or on the PATH."""
+    """Find py-spy next to the processes' Python interpreter, or on the PATH."""
     beside = Path(python).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy")
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The exit code of a rank, which it writes itself next to its heartbeat.
+"""The exit code of a rank, which the rank itself writes next to its heartbeat.
 
 After a stop request, torchrun does not report whether its ranks saved or failed.
 """
@@ -22,7 +22,7 @@ _LONGEST = 20
 
 @contextmanager
 def recording_exit() -> Iterator[None]:
-    """Write the exit code of this process for its supervisor, if any; not if it is killed."""
+    """Write this process's exit code for its supervisor, if any. A killed process writes none."""
     code = 0
     try:
         yield
@@ -36,12 +36,12 @@ def recording_exit() -> Iterator[None]:
         directory = os.environ.get(DIRECTORY)
         if directory:
             with suppress(OSError):
-                # Only the supervisor on this host reads it, within seconds.
+                # Only the supervisor on this host reads the file, within seconds.
                 write_state(Path(directory, f"end-{os.getpid()}"), f"{code}\n", durable=False)
 
 
 def read_ends(directory: Path) -> dict[int, int]:
-    """Return the exit codes that processes of this node wrote, by process ID."""
+    """Return the exit codes that processes on this node wrote, by process ID."""
     found = {}
     for path in directory.glob("end-*"):
         with suppress(OSError, ValueError):
@@ -66,17 +66,17 @@ class Final:
     attempt: str
     """The attempt, identified by its rendezvous name."""
     code: int
-    """The exit code of its processes."""
+    """The exit code of the attempt's processes."""
 
 
 def remember(directory: Path, final: Final) -> None:
-    """Store the result; if that fails, the next start finds out by itself."""
+    """Store the result. If this fails, the next start determines the result again."""
     with suppress(OSError):
         write_state(directory / _NAME, json.dumps(asdict(final)))
 
 
 def remembered(directory: Path, attempt: str) -> Final | None:
-    """Return the final result of this attempt; None if it has none."""
+    """Return the final result of this attempt; None if there is none."""
     try:
         final = decode(Final, read_json(directory / _NAME))
     except (OSError, DamagedError):

@@ -3,7 +3,7 @@
 """The heartbeat of a process: a short line in its own file, overwritten at every step.
 
 The event log covers only one rank. Heartbeats cover every rank on its own node, need no shared file
-system, and cost some microseconds per step.
+system, and cost a few microseconds per step.
 """
 
 import os
@@ -17,16 +17,16 @@ from pathlib import Path
 from seatrial.storage.state_files import DamagedError, open_descriptor, read_state
 
 DIRECTORY = "SEATRIAL_HEARTBEATS"
-"""The variable with the directory of heartbeats; without it, none are written."""
+"""The variable with the directory for heartbeats; if unset, no heartbeats are written."""
 _WIDTH = 160
-"""Length of a line: constant, so that a shorter line overwrites all of a longer one."""
+"""Line length: constant, so that a shorter line completely overwrites a longer one."""
 
 
 class RankPhase(StrEnum):
     """The phase of a process; each has its own timeout."""
 
     STARTING = "starting"
-    """Imports, process groups, the checkpoint, data: everything before training."""
+    """Everything before training: imports, process groups, loading the checkpoint, data."""
     FIRST = "first"
     """The first step after a start, with compilation and warm-up."""
     STEPS = "steps"
@@ -46,23 +46,23 @@ class Beat:
     """Process ID."""
     rank: int
     restart: int
-    """How often torchrun had restarted it by then."""
+    """How often torchrun had restarted the process at this time."""
     phase: RankPhase
     step: int
     """The newest completed step."""
     resumed: int
     """The step that training started from; -1 before it started."""
     since: float
-    """Time of the heartbeat on the monotonic clock, which all processes of a host share."""
+    """Time of the heartbeat on the monotonic clock, which all processes on a host share."""
     seconds: float
-    """Duration of the newest step, without saves and evaluations; 0 before the first."""
+    """Duration of the newest step, without saves and evaluations; 0 before the first step."""
 
 
 class BeatWriter:
-    """Writes the heartbeat of this process. A write error must not stop the run."""
+    """Writes this process's heartbeat. A write error must not stop the run."""
 
     def __init__(self, path: Path | None, rank: int, restart: int = 0) -> None:
-        """Start before training. Without a path, no heartbeat is written."""
+        """Start in the phase before training. Without a path, no heartbeat is written."""
         self._file = -1
         self._beat = Beat(
             os.getpid(), rank, restart, RankPhase.STARTING, 0, -1, time.monotonic(), 0.0
@@ -72,12 +72,12 @@ class BeatWriter:
         if path is not None:
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # Overwritten in place at every step: replacing the file would cost more.
+                # Overwrite in place at every step: replacing the file would cost more.
                 self._file = open_descriptor(path, os.O_WRONLY | os.O_CREAT)
         self._write()
 
     def begin(self, step: int) -> None:
-        """Record the start of training after a step."""
+        """Record that training starts after this step."""
         self._update(RankPhase.FIRST, step=step, resumed=step)
         self._stepped, self._paused = self._beat.since, 0.0
 
@@ -100,7 +100,7 @@ class BeatWriter:
 
     @contextmanager
     def pause(self, phase: RankPhase) -> Iterator[None]:
-        """Record a phase other than steps; a pause inside another one is part of it."""
+        """Record a phase other than steps. A nested pause counts as part of the outer one."""
         before = self._beat.phase
         if before in (RankPhase.SAVING, RankPhase.EVALUATING):
             yield
@@ -110,7 +110,7 @@ class BeatWriter:
         try:
             yield
         finally:
-            # If training ended inside, as with the last save, do not go back to the phase before.
+            # If training ended during the pause, as with the last save, keep the new phase.
             if self._beat.phase is phase:
                 self._update(before)
             self._paused += time.monotonic() - began
@@ -151,7 +151,7 @@ def decoded(line: str) -> Beat | None:
 
 
 def read_beats(directory: Path) -> list[Beat]:
-    """Return the last heartbeats of this node's processes, by rank."""
+    """Return the last heartbeats of the processes on this node, by rank."""
     found = []
     for path in directory.glob("rank-*"):
         with suppress(OSError, DamagedError):

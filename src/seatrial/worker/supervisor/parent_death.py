@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor.parent_death PARENT ARGV`: run a program that dies with it.
+"""Run a program that dies with its parent.
 
-The parent-death signal of a process survives exec. Setting it between fork and exec is not safe in
-a process with threads.
+`python -m seatrial.worker.supervisor.parent_death PARENT ARGV`. A process's parent-death signal
+survives exec. Setting the signal between fork and exec is not safe in a process with threads.
 """
 
 import os

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m seatrial.worker.supervisor.probe KIND DIRECTORY`: the kubelet's probes of a pod.
+"""`python -m seatrial.worker.supervisor.probe KIND DIRECTORY`: the kubelet's probes for a pod.
 
-The supervisor itself kills hung processes and waits for long starts. So a probe fails only if the
-supervisor does not work: it never started (`startup`), its status is stale, or it does not kill
-hung processes (`liveness`).
+The supervisor itself kills hung processes and waits for long starts. Therefore a probe fails only
+if the supervisor does not work: it never started (`startup`), its status is stale, or it does not
+kill hung processes (`liveness`).
 """
 
 import sys
@@ -15,13 +15,13 @@ from pathlib import Path
 from seatrial.worker.supervisor.status import SupervisorStatus, read_status
 
 FRESH_SECONDS = 60.0
-"""The supervisor writes every second; a node under memory pressure is slower."""
+"""Maximum age of the status. The supervisor writes it every second; memory pressure delays it."""
 TOLERANCE = 4.0
 """Multiple of the timeout by which the supervisor should have killed hung processes."""
 
 
 class ProbeKind(StrEnum):
-    """The questions that Kubernetes asks: started, and still alive."""
+    """The kinds of Kubernetes probes that pods have."""
 
     STARTUP = "startup"
     """Fails until the supervisor has started."""
@@ -43,7 +43,7 @@ def trouble(kind: ProbeKind, status: SupervisorStatus | None, now: float) -> str
 
 
 def main(kind: str, directory: str) -> int:
-    """Print the reason of a failure. Return the exit code."""
+    """Print the reason for a failure. Return the exit code."""
     found = trouble(ProbeKind(kind), read_status(Path(directory)), time.monotonic())
     if found:
         sys.stderr.write(f"seatrial: {found}\n")

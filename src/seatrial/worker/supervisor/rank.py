@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's duties to its supervisor, before it loads torch: heartbeats and parent-death signal."""
+"""What a rank sets up for its supervisor before it loads torch: heartbeat, parent-death signal."""
 
 import os
 from pathlib import Path
@@ -10,13 +10,13 @@ from seatrial.worker.supervisor.agent import MASTER
 from seatrial.worker.supervisor.heartbeats import DIRECTORY, BeatWriter, beat_file
 
 SUPERVISOR = "SEATRIAL_SUPERVISOR"
-"""The variable that holds the supervisor's process ID."""
+"""The variable that contains the supervisor's process ID."""
 
 
 def start_heartbeat() -> BeatWriter:
-    """Start the heartbeat of this process. Without a supervisor, it is not written.
+    """Start this process's heartbeat. Without a supervisor, no heartbeat is written.
 
-    Under another agent, such as HyperPod's, a process must not exit with its parent: the parent
+    Under a different agent, such as HyperPod's, a process must not exit with its parent: the parent
     thread may exit earlier.
     """
     rank = int(os.environ.get("RANK", "0"))
@@ -32,7 +32,7 @@ def start_heartbeat() -> BeatWriter:
 def master_address() -> dict[str, str]:
     """Return the variable with the address of rank 0; empty without a supervisor.
 
-    torchrun has set it to the name by which it numbers nodes (see Rendezvous.words).
+    torchrun sets this variable to the name by which it numbers nodes (see Rendezvous.words).
     """
     if not os.environ.get(SUPERVISOR) or not os.environ.get(DIRECTORY):
         return {}

@@ -20,7 +20,7 @@ from seatrial.worker.supervisor.timeouts import MARGIN, Silence
 
 
 class Reports:
-    """Writes findings about a node's processes."""
+    """Writes findings about the processes on a node."""
 
     def __init__(self, events: Path | None, node_rank: int) -> None:
         self._events = events
@@ -33,18 +33,21 @@ class Reports:
         return home / LAST_WORDS / f"{when}-node-{self._node}-{cause}"
 
     def died(self, failure: Failure, rank: int, step: int) -> None:
-        """Report that a process exited, possibly after a save on a node without a stop request."""
+        """Report that a rank exited, possibly after it saved on a node without a stop request."""
         how, severity = _ended(failure.code), Severity.WARNING
         fix = (
-            "See its output above. If there is none, it may have run out of memory: see the pod's "
-            "status."
+            "See the rank's output above. If there is no output, the rank may have run out of "
+            "memory: see the pod's status."
         )
         if failure.code == UNFINISHED:
             how, severity = (
                 "exited before the last step without a stop request to this node",
                 Severity.NOTE,
             )
-            fix = "No action needed if another node was drained. Otherwise see its output above."
+            fix = (
+                "No action needed if another node was drained. Otherwise, see the rank's output "
+                "above."
+            )
         self._report(
             SupervisorCode.DIED,
             severity,
@@ -66,7 +69,7 @@ class Reports:
             Severity.WARNING,
             f"{who}no heartbeat from ranks {ranks} for {silence.seconds:.1f} s in phase "
             f"{first.phase} after step {first.step} (timeout {silence.limit - MARGIN:.1f} s).",
-            f"Their stacks and states are written to {where}.",
+            f"See their stacks and states in {where}.",
             first.step,
             round(silence.seconds, 3),
             ranks=[beat.rank for beat in silence.beats],
@@ -88,8 +91,8 @@ class Reports:
         self._report(
             SupervisorCode.MOVED,
             Severity.NOTE,
-            f"the ranks continue after more than {silence.limit:.1f} s without a heartbeat.",
-            "Find out what the step waited for: data, the file system, the network.",
+            f"the ranks recovered after more than {silence.limit:.1f} s without a heartbeat.",
+            "Find out what the step waited for: data, the file system or the network.",
             step,
             round(silence.seconds, 3),
         )
@@ -97,18 +100,21 @@ class Reports:
     def agent_ended(self, code: int, step: int) -> None:
         """Report that the agent exited without reporting a process."""
         rule = f"torchrun {_ended(code)}, together with its ranks."
-        fix = "See its output. If it lost contact with the other nodes, see their output."
+        fix = (
+            "See torchrun's output above. If torchrun lost contact with other nodes, see their "
+            "output too."
+        )
         self._report(SupervisorCode.AGENT, Severity.WARNING, rule, fix, step, code)
 
     def no_progress(self, restarts: int) -> None:
         """Report that restarts make no progress."""
         rule = f"{restarts} consecutive restarts made no progress: the run has failed."
-        fix = "Find the cause in the output above and in the findings of this attempt."
+        fix = "Find the cause in the output above and in the findings from this attempt."
         self._report(SupervisorCode.NO_PROGRESS, Severity.ERROR, rule, fix, 0, restarts)
 
     def asked(self, step: int, *, trained: bool) -> None:
         """Report a stop request."""
-        rule = "stop requested: the processes save a checkpoint and exit."
+        rule = "stop requested: the ranks save a checkpoint and exit."
         if not trained:
             rule = "stop requested before training started: there is no state to save."
         fix = "No action needed if a node was drained or the run was stopped."
@@ -120,10 +126,10 @@ class Reports:
         self._report(
             SupervisorCode.UNSAVED,
             Severity.WARNING,
-            f"not all ranks saved after the stop request, so the run resumes from the previous "
-            f"checkpoint: {how}.",
-            f"See their output above. Killed ranks had {grace:g} s to save: if saves take longer, "
-            "save more often, or drain nodes with a longer grace period.",
+            f"not all ranks saved after the stop request ({how}), so the run resumes from the "
+            "previous checkpoint.",
+            f"See the output of these ranks above. Killed ranks had {grace:g} s to save. If saves "
+            "take longer, save more often, or drain nodes with a longer grace period.",
             step,
             max(ranks.values()),
             ranks=sorted(ranks),

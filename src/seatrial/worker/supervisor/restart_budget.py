@@ -9,7 +9,7 @@ class RestartBudget(Protocol):
     """Counts restarts. A run that makes progress may restart any number of times."""
 
     def began(self, step: int) -> None:
-        """Record the start of training; a later step than ever before is progress."""
+        """Record the start of training. Starting at a later step than ever before is progress."""
 
     def spend(self) -> bool:
         """Count a restart. Return True if it is allowed."""
@@ -28,9 +28,9 @@ class RestartsInARow:
         self._furthest = -1
 
     def began(self, step: int) -> None:
-        """Record the start of training; a later step than ever before resets the counter."""
+        """Record the start of training. A later step than ever before resets the counter."""
         if step > self._furthest:
-            # The first start is not progress: a run that always fails may do so at step 0.
+            # The first start is not progress: a run may always fail at step 0.
             if self._furthest >= 0:
                 self._spent = 0
             self._furthest = step

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The status file of the supervisor, which probes read."""
+"""The supervisor's status file, which probes read."""
 
 import json
 from contextlib import suppress
@@ -14,10 +14,10 @@ FILE = "status.json"
 
 @dataclass(frozen=True, slots=True)
 class SupervisorStatus:
-    """The state of a node's processes."""
+    """The state of the processes on a node."""
 
     time: float
-    """When it was written, on the monotonic clock."""
+    """When the status was written, on the monotonic clock."""
     phase: str
     """The phase of the processes."""
     step: int
@@ -29,7 +29,7 @@ class SupervisorStatus:
     restarts: int
     """Number of restarts."""
     ended: str = ""
-    """Why the attempt ended; empty while it runs."""
+    """Why the attempt ended; empty while it is running."""
 
 
 def write_status(directory: Path, status: SupervisorStatus) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Supervise the processes of one node until an attempt ends."""
+"""Supervise the processes on one node until an attempt ends."""
 
 import os
 import signal
@@ -57,15 +57,15 @@ class Orphans:
     """Finds orphaned processes among this process's children."""
 
     def __init__(self, agent: int) -> None:
-        """Take the one child that this process started itself."""
+        """Store the one child that this process started itself."""
         self._agent = agent
 
     def end_those_without(self, beats: list[Beat], alive: Collection[int]) -> None:
-        """Kill every process whose rank is gone, and reap those that have exited.
+        """Kill every process that its rank has replaced, and reap those that have exited.
 
-        The restart count identifies a start only on the node where a rank failed: on the others
-        torchrun does not count. So a process that is older than the current process of its rank is
-        an orphan.
+        The restart count identifies a start only on the node where a rank failed: on other nodes,
+        torchrun does not count. So a process that is older than its rank's current process is an
+        orphan.
         """
         ranks = {b.rank: begun(b.process) for b in beats if b.process in alive}
         for process in children(os.getpid()):
@@ -77,7 +77,7 @@ class Orphans:
                 continue
             environment = variables(process)
             if RESTART_COUNT not in environment:
-                # The supervisor started it itself; some operators set RANK to the number of a node.
+                # The supervisor started this one itself. Some operators set RANK to a node number.
                 continue
             with suppress(KeyError, ValueError):
                 rank = int(environment["RANK"])
@@ -95,35 +95,35 @@ LOOK_SECONDS = 0.25
 LINGER_SECONDS = 2.0
 """How long surviving ranks may take to exit after another rank died.
 
-They cannot save without it. torchrun sends SIGTERM, which the engine treats as a request to save,
-so they would block in a collective until torchrun kills them after 30 s. A rank that has finished
-training keeps the 30 s: it may still be flushing its reports."""
+They cannot save without the dead rank. torchrun sends SIGTERM, which the engine treats as a request
+to save, so they would block in a collective until torchrun kills them after 30 s. A rank that has
+finished training keeps the 30 s: it may still be flushing its reports."""
 PAUSE_SECONDS = 1.0
-"""Pause between the exit of an agent and the start of the next."""
+"""Pause between the exit of one agent and the start of the next."""
 CONNECT_SECONDS = 30.0
 """An agent that exits sooner has not waited for other nodes; torch gives up after 60 s."""
 WAIT_SECONDS = 1800.0
-"""How long nodes may wait for the first one before that counts as restarts."""
+"""How long nodes may wait for the first node before their waits count as restarts."""
 FINAL_CODES = frozenset(StopCode)
-"""Exit codes of a process which state that a restart would not help."""
+"""Exit codes for which a restart would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """The work of a supervisor."""
+    """The configuration of a supervisor."""
 
     meeting: Rendezvous
     """The rendezvous of the nodes."""
     words: tuple[str, ...]
-    """The rest of torchrun's command line: logs, module, the engine's arguments."""
+    """The rest of torchrun's command line: log options, the module, the engine's arguments."""
     python: str
     """The Python interpreter that has torch."""
     directory: Path
     """Directory for heartbeats and the status, on this node."""
     events: Path | None
-    """The event log; without one, no events are written."""
+    """The event log; if None, no events are written."""
     restarts: int
-    """Consecutive restarts without progress before the attempt fails."""
+    """Number of consecutive restarts without progress before the attempt fails."""
     grace_seconds: float
     """How long the processes may take to save after a stop request."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class NodeTask:
 
 
 class Supervisor:
-    """Keeps the processes of one node running, and kills them if they make no progress."""
+    """Keeps the processes on one node running, and kills them if they make no progress."""
 
     def __init__(
         self,
@@ -160,14 +160,14 @@ class Supervisor:
         self._agent: Agent | None = None
 
     def stop(self, _: int = 0, __: FrameType | None = None) -> None:
-        """Ask the processes to save and exit."""
+        """Tell the processes to save and exit."""
         if not self._asked:
             self._asked = self._clock()
             if self._agent is not None and self._agent.code() is None:
                 self._agent.ask()
 
     def work(self) -> int:
-        """Run until the end. Return the exit code of the last processes; 128 + N for signal N."""
+        """Run until the attempt ends. Return its exit code; 128 + N for signal N."""
         adopt_orphans()
         self._task.directory.mkdir(parents=True, exist_ok=True)
         before = remembered(self._task.directory, self._task.meeting.name)
@@ -184,7 +184,7 @@ class Supervisor:
             if self._given_up or not (waited or life.is_counted or self._may_restart()):
                 last = life.failures[-1].code if life.failures else life.code
                 if last == UNFINISHED:
-                    # This code would state that the run was asked to stop and can continue.
+                    # This code would mean that a stop was requested and that the run can continue.
                     last = StopCode.NO_PROGRESS
                 if last in FINAL_CODES - {StopCode.STALE}:
                     final = Final(self._task.meeting.name, last)
@@ -214,7 +214,7 @@ class Supervisor:
     def _waited_in_vain(self, life: "_Life") -> bool:
         """True if the agent exited only because it did not find the first node.
 
-        That node may be delayed for minutes; the others must not use up their restarts meanwhile.
+        The first node may be delayed for minutes; other nodes must not use up their restarts.
         """
         is_early = self._clock() - life.began < CONNECT_SECONDS
         return not (life.met or life.failures or is_early)
@@ -232,9 +232,9 @@ class Supervisor:
             DIRECTORY: str(task.directory),
             SUPERVISOR: str(os.getpid()),
             MASTER: task.meeting.address,
-            # Otherwise ranks try to resolve torchrun's name of this node, which has no DNS entry.
+            # Otherwise ranks try to resolve torchrun's name for this node, which has no DNS entry.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-            # Fruitless starts are also counted next to the checkpoints, over all pods.
+            # Starts without progress are also counted next to the checkpoints, over all pods.
             ATTEMPT: task.meeting.name,
             FRUITLESS: str(task.restarts + 1),
         }
@@ -250,7 +250,7 @@ class Supervisor:
         life.code = code
         if life.met:
             self._last_met = self._clock()
-        # Kill what is left: a surviving rank would write to the same files as its successor.
+        # Kill remaining processes: a surviving rank would write to the same files as its successor.
         end_marked(self._mark, spared={os.getpid()})
         orphans.reap()
         agent.drain()
@@ -313,7 +313,7 @@ class Supervisor:
                     self._failed(life, sign)
 
     def _failed(self, life: "_Life", failure: Failure) -> None:
-        """Handle the failure of a process. The agent restarts all, unless that does not help."""
+        """Handle a failed process. The agent restarts all ranks, unless a restart cannot help."""
         life.failures.append(failure)
         if self._asked or self._given_up:
             return
@@ -361,7 +361,7 @@ class _Life:
     """When the status was last written."""
     step: int = 0
     code: int = 0
-    """The agent's exit code, once it has exited."""
+    """The agent's exit code after it has exited."""
     failures: list[Failure] = field(default_factory=list)
     """Processes that failed."""
     counted_at: int = -1
@@ -369,16 +369,16 @@ class _Life:
     begun: set[int] = field(default_factory=set)
     """Processes that have started to train."""
     met: bool = False
-    """True if the rendezvous completed: only then does the agent start processes."""
+    """True if the rendezvous completed. The agent starts processes only after that."""
     closing: dict[int, float] = field(default_factory=dict)
-    """Processes that the agent asked to exit, with their deadlines."""
+    """Processes to which the agent sent a closing signal, with their deadlines."""
 
     @property
     def is_counted(self) -> bool:
-        """True if the agent's exit belongs to a failure that was counted."""
+        """True if the agent exited because of a failure that was already counted."""
         return self.counted_at == len(self.begun)
 
     def overdue(self, now: float) -> list[int]:
-        """Return the processes past their deadline; forget those that have exited."""
+        """Return the processes past their deadline. Processes that have exited are dropped."""
         self.closing = {p: until for p, until in self.closing.items() if state(p)}
         return [process for process, until in self.closing.items() if now > until]

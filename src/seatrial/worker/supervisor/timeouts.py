@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a process may go without a heartbeat, learned from the run itself.
 
-Steps of one run are alike, so a step that takes five times the usual time is hung. Saves and
-evaluations vary: a busy file system makes one save ten times as long as the last, and that is
-normal. They have their own, much longer timeout. `monitoring/hang_timeouts.py` has the factors that
-the monitor uses too.
+Steps in one run take similar times, so a step that takes five times the usual time is hung. Saves
+and evaluations vary: on a busy file system, a save can take ten times as long as the last one.
+Therefore they have a separate, much longer timeout. `monitoring/hang_timeouts.py` defines the
+factors, which the monitor also uses.
 """
 
 import math
@@ -23,10 +23,10 @@ from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
 
 EARLY_STEPS = 20
 EARLY_FLOOR = 60.0
-"""Longer minimum while fewer steps than this were observed."""
+"""Longer minimum timeout, in seconds, until `EARLY_STEPS` steps have been observed."""
 START_FLOOR = 1800.0
 START_FACTOR = 5.0
-"""The start and the first step: max(30 min, 5 × the longest so far)."""
+"""Timeout for the start and the first step: max(30 min, 5 × the longest observed)."""
 _RECENT = 1000
 _PERCENTILE = 0.99
 
@@ -51,7 +51,7 @@ class HeartbeatTimeouts:
 
     @property
     def usual_step(self) -> float:
-        """The 99th percentile of recent steps, seconds; 0 before there are any."""
+        """The 99th percentile of recent step times in seconds; 0 before the first step."""
         return self._usual
 
     @property
@@ -60,7 +60,7 @@ class HeartbeatTimeouts:
         return max(STEP_FLOOR, STEP_FACTOR * self._usual)
 
     def limit(self, phase: RankPhase) -> float:
-        """Return the timeout of a phase in seconds."""
+        """Return the timeout for a phase in seconds."""
         if phase is RankPhase.STEPS:
             if len(self._steps) < EARLY_STEPS:
                 return max(EARLY_FLOOR, STEP_FACTOR * self._usual)
@@ -71,7 +71,7 @@ class HeartbeatTimeouts:
 
 
 MARGIN = 0.9
-"""Seconds subtracted from a timeout: checks every quarter of a second are late, and later on a
+"""Seconds subtracted from a timeout, because checks run every quarter of a second, and later on a
 busy host."""
 
 
@@ -87,7 +87,7 @@ class Silence:
 
 
 class HeartbeatWatch:
-    """Follows the heartbeats of a node, and learns the usual durations from them."""
+    """Follows the heartbeats on a node, and learns the usual durations from them."""
 
     def __init__(self, patience: HeartbeatTimeouts | None = None) -> None:
         self.patience = patience or HeartbeatTimeouts()
@@ -96,8 +96,8 @@ class HeartbeatWatch:
     def look(self, beats: Iterable[Beat], alive: Collection[int], now: float) -> Silence | None:
         """Learn from new heartbeats. Return the processes that are overdue, or None.
 
-        While one rank finishes a save, the others wait for it inside a step. So no process is
-        overdue while another is in a slow phase and within its timeout.
+        While one rank finishes a save, the other ranks wait for it inside a step. So no process is
+        overdue while another process is in a slow phase and within its timeout.
         """
         here = [beat for beat in beats if beat.process in alive]
         for beat in here:

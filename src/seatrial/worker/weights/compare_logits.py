@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gate of an export: `python -m seatrial.worker.weights.compare_logits WEIGHTS LOGITS`.
+"""Check an export: `python -m seatrial.worker.weights.compare_logits WEIGHTS LOGITS`.
 
-Loads weights with transformers, in fp32, and compares their logits with those of the engine for the
-same tokens (`engine_logits.py`). Runs in a separate process, because the engine's process has a
-torch that reports a GPU.
+Loads weights with transformers, in fp32, and compares their logits with the engine's logits for the
+same tokens. Runs in a separate process, because torch in the engine's process is patched to report
+a GPU.
 """
 
 import sys
@@ -28,7 +28,7 @@ def compare(weights: str, logits: Path) -> dict[str, Any]:
     """Return the differences between the logits."""
     held = load_archive(logits)
     tokens, engine = held["tokens"], held["logits"]
-    # LLM Foundry uses transformers 4, which has another name for it.
+    # LLM Foundry uses transformers 4, where this argument has a different name.
     named = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
     model = transformers.AutoModelForCausalLM.from_pretrained(
         weights,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export a checkpoint as Hugging Face weights: `python -m seatrial.worker.weights.export`.
 
-Takes the address of a run's checkpoints, the checkpoint's directory and the target directory.
-Verifies everything before it reads anything. Only one layer is in memory at a time.
+Arguments: the location of a run's checkpoints, the checkpoint's directory and the target directory.
+Verifies the whole checkpoint before reading any tensor. Only one layer is in memory at a time.
 """
 
 import hashlib
@@ -49,12 +49,12 @@ from seatrial.worker.weights.progress import Progress, answer
 
 
 class TensorReader:
-    """Reads slices of stacked tensors; caches the last, because its parts are read in turn."""
+    """Reads slices of stacked tensors. Caches the last slice: its parts are read in turn."""
 
     def __init__(
         self, place: Location, directory: str, tensors: Mapping[str, StoredTensor]
     ) -> None:
-        """Take a verified checkpoint."""
+        """Read from a verified checkpoint."""
         self._place = place
         self._directory = directory
         self._tensors = tensors
@@ -64,7 +64,7 @@ class TensorReader:
         """Return the part of a tensor at the given indices of its first axes."""
         if self._last is not None and self._last[0] == (name, at):
             return self._last[1]
-        # Free the last one before reading the next.
+        # Free the last slice before reading the next one.
         self._last = None
         found = self._assembled(self._tensors[name], at)
         self._last = ((name, at), found)
@@ -90,12 +90,12 @@ class TensorReader:
         return whole
 
     def _chunk(self, chunk: Chunk, at: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Load one chunk, as weights only."""
+        """Load one chunk as weights only."""
         with self._place.open(f"{self._directory}/{chunk.item.file}") as stream:
             stream.seek(chunk.item.offset)
             data = stream.read(chunk.item.length)
         if chunk.plain:
-            # A copy, because torch needs writable memory.
+            # Copy, because torch needs writable memory.
             loaded = torch.frombuffer(bytearray(data), dtype=dtype)
         else:
             loaded = load_archive(io.BytesIO(data)).detach()
@@ -125,7 +125,7 @@ class WeightsFile:
         listed = self._waiting.pop()
         if tuple(tensor.shape) != listed.shape or str(tensor.dtype) != f"torch.{listed.dtype}":
             raise ValueError(f"{listed.name}: {tuple(tensor.shape)} {tensor.dtype}, not {listed}")
-        # As raw bytes: numpy has no bfloat16. Reshaped, because a scalar has no last axis.
+        # Write raw bytes: numpy has no bfloat16. Reshape: a scalar has no last axis.
         flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
         self._put(memoryview(flat))
         return listed.size
@@ -148,7 +148,7 @@ class WeightsFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Sync the file to disk; raise an error if it is incomplete."""
+        """Sync the file to disk. Raise an error if the file is incomplete."""
         if kind is None:
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -158,13 +158,13 @@ class WeightsFile:
 
 
 KIND = "HuggingFaceTokenizer"
-"""The kind of tokenizers that transformers loads."""
+"""The tokenizer type that transformers loads."""
 
 
 def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
     """Save a run's tokenizer to a directory. Return its special tokens; empty if not available.
 
-    `tokenizer` is the engine's kind, and a name on the Hub or a path.
+    `tokenizer` is the engine's tokenizer type, followed by a name on the Hub or a path.
     """
     kind, _, name = tokenizer.partition(" ")
     if kind != KIND or not name:
@@ -173,7 +173,7 @@ def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
         loaded = AutoTokenizer.from_pretrained(name, local_files_only=True)
         loaded.save_pretrained(target)
     except Exception:
-        # Not on this host, or of a kind that cannot be saved: only the reference is recorded.
+        # Not on this host, or a type that cannot be saved: record only the reference.
         return {}
     return {"bos_token_id": loaded.bos_token_id, "eos_token_id": loaded.eos_token_id}
 
@@ -196,7 +196,7 @@ def export(place: Location, directory: str, target: Path, report: Progress) -> d
     try:
         contents = contents_at(place, directory, record.setup)
     except UnsafeFileError as error:
-        fix = "Export a checkpoint that this version of the worker saved."
+        fix = "Export a checkpoint that this version of Seatrial's worker saved."
         raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
     largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
     plan = plan_export(contents, exchange_of(record.setup), where, largest)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Download the weights of a Hugging Face Hub repository to a directory; never a pickle.
+"""Download the weights from a Hugging Face Hub repository to a directory; never download a pickle.
 
-The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and is only sent to the
+The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and is sent only to the
 Hub.
 """
 
@@ -29,7 +29,7 @@ from seatrial.storage.retries import described, passes
 
 HUB = "hf://"
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json", CONFIG)
-"""Files that an import reads; a repository often has the same weights in other formats too."""
+"""Files that an import reads; a repository often contains the same weights in other formats."""
 
 
 class UnreachedHubError(SeatrialError):
@@ -46,7 +46,7 @@ def fetch_config(address: str, directory: Path) -> None:
 
 
 def fetch_weights(address: str, directory: Path) -> None:
-    """Download all files that an import reads; skip files that exist."""
+    """Download all files that an import reads. Skip files that already exist."""
     name, revision = tokenizer_name(address)
     wanted = list(WEIGHTS)
     _fetch(
@@ -58,7 +58,7 @@ def fetch_weights(address: str, directory: Path) -> None:
 
 
 def _fetch(address: str, fetch: Callable[[], str]) -> None:
-    """Download. Raise FindingsError for permanent errors, UnreachedHubError for others."""
+    """Download. Raise FindingsError for permanent errors, UnreachedHubError for transient ones."""
     try:
         fetch()
     except Exception as error:
@@ -71,18 +71,20 @@ def _fetch(address: str, fetch: Callable[[], str]) -> None:
 _FINAL: tuple[tuple[type[Exception], str, str], ...] = (
     (
         GatedRepoError,
-        "the repository is gated: access requires accepting its conditions.",
-        "Accept them on its page, and set HF_TOKEN in pods with a secret (cluster.secrets).",
+        "the repository is gated: you must accept its conditions to get access.",
+        "Accept them on the repository's page, and set HF_TOKEN in the pods with a secret "
+        "(cluster.secrets).",
     ),
     (
         RevisionNotFoundError,
         "the repository has no such revision.",
-        "Use a branch, tag or commit from its page, such as @main.",
+        "Use a branch, tag or commit from the repository's page, such as @main.",
     ),
     (
         RepositoryNotFoundError,
-        "there is no such repository, or this account cannot access it.",
-        "Check the name. If it is private, set HF_TOKEN in pods with a secret (cluster.secrets).",
+        "the repository does not exist, or this account cannot access it.",
+        "Check the name. If the repository is private, set HF_TOKEN in the pods with a secret "
+        "(cluster.secrets).",
     ),
     (
         EntryNotFoundError,
@@ -90,11 +92,11 @@ _FINAL: tuple[tuple[type[Exception], str, str], ...] = (
         "Use a repository with weights in transformers format.",
     ),
 )
-"""Permanent errors of the Hub, each with its rule and fix; the first match counts."""
+"""Permanent Hub errors, each with its rule and fix; the first match applies."""
 
 
 def _explain(address: str, error: Exception) -> SeatrialError | None:
-    """Explain an error of the Hub's library; None if it is not about the Hub."""
+    """Explain an error from the Hub's library; None if the error is not about the Hub."""
     if isinstance(error, LocalEntryNotFoundError):
         return _unreached(address, error)
     for kind, rule, fix in _FINAL:
@@ -104,8 +106,10 @@ def _explain(address: str, error: Exception) -> SeatrialError | None:
         fix = "Check the address and the variables in cluster.env, or use a local directory."
         return _refused(address, f"the download failed: {described(error)}.", fix)
     if isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403):
-        fix = "Set HF_TOKEN in the pods, with a secret, to a token that has access."
-        return _refused(address, f"the Hub responds with {error.response.status_code}.", fix)
+        fix = (
+            "Set HF_TOKEN in the pods to a token that has access, with a secret (cluster.secrets)."
+        )
+        return _refused(address, f"the Hub returned HTTP {error.response.status_code}.", fix)
     # Transient errors come from the HTTP library, which the Hub's library chooses.
     if isinstance(error, HfHubHTTPError) or passes(error):
         return _unreached(address, error)
@@ -118,6 +122,6 @@ def _refused(address: str, rule: str, fix: str) -> FindingsError:
 
 def _unreached(address: str, error: Exception) -> UnreachedHubError:
     return UnreachedHubError(
-        f"{address}: the Hub did not deliver the weights: {described(error)}. Check that pods can "
-        "reach it; the next start resumes the download."
+        f"{address}: the download of the weights failed: {described(error)}. Check that pods can "
+        "reach the Hub; the next start resumes the download."
     )

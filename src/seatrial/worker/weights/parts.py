@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Split a layer's tensor of the engine into those of Hugging Face, and join them again."""
+"""Split one of the engine's tensors into Hugging Face tensors, and join them again."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _ROWS = (TensorPart.QUERY_ROWS, TensorPart.KEY_ROWS, TensorPart.VALUE_ROWS)
 
 
 def cut(slab: torch.Tensor, entry: MappedTensor, model: HubModel) -> torch.Tensor:
-    """Return the part of an engine's tensor that an entry names."""
+    """Return the part of an engine's tensor that an entry describes."""
     found = _part(slab, entry.part, model)
     return found.t() if entry.transposed else found
 
@@ -29,7 +29,7 @@ def _part(slab: torch.Tensor, part: TensorPart, model: HubModel) -> torch.Tensor
     if part in _ROWS:
         keys = model.kv_heads * model.head_dim
         return slab.split((model.heads * model.head_dim, keys, keys))[_ROWS.index(part)]
-    # For each group: the queries of its heads, then its one key, then its one value.
+    # Each group contains the queries of its heads, then one key, then one value.
     rest = slab.shape[1:]
     groups = slab.reshape(model.kv_heads, model.group + 2, model.head_dim, *rest)
     query, key, value = groups.split((model.group, 1, 1), dim=1)
@@ -43,7 +43,7 @@ def _part(slab: torch.Tensor, part: TensorPart, model: HubModel) -> torch.Tensor
 
 
 def joined(parts: Mapping[MappedTensor, torch.Tensor], model: HubModel) -> torch.Tensor:
-    """Assemble the engine's tensor from all its parts."""
+    """Assemble the engine's tensor from all of its parts."""
     found = {
         entry.part: tensor.t() if entry.transposed else tensor for entry, tensor in parts.items()
     }

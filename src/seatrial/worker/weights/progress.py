@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol between a program of this folder and its parent: JSON lines on standard output.
+"""The protocol between a program in this folder and its parent: JSON lines on standard output.
 
-During work, `{"doing": "verifying", "done": 5, "total": 9}`; at the end `{"result": …}`, or
+Progress is `{"doing": "verifying", "done": 5, "total": 9}`. The last line is `{"result": …}`,
 `{"findings": […]}` for problems that the user can fix, or `{"failed": "…"}`.
 """
 
@@ -18,7 +18,7 @@ SECONDS = 0.5
 """Minimum interval between progress lines."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with the current activity, and the bytes done and in total."""
+"""Called with the current activity, the number of bytes done, and the total number of bytes."""
 
 
 def printed_progress() -> Progress:
@@ -36,7 +36,7 @@ def printed_progress() -> Progress:
 
 
 def answer(work: Callable[[Progress], dict[str, Any]]) -> None:
-    """Do the work and print the result; exit with code 1 on failure."""
+    """Do the work and print the result. Exit with code 1 on failure."""
     try:
         _line({"result": work(printed_progress())})
     except FindingsError as error:

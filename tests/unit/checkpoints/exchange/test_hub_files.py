@@ -98,8 +98,8 @@ CONFIGS: list[tuple[HubModel, dict[str, Any], str]] = [
     (LLAMA, {"hidden_act": "gelu"}, "SwiGLU, not gelu"),
     (LLAMA, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "only Llama 3.1"),
     (LLAMA, {"partial_rotary_factor": 0.5}, "partial rotary"),
-    (LLAMA, {"rope_theta": 10000.5}, "only integers"),
-    (MIXTRAL, {"sliding_window": 32}, "sliding windows (of 32)"),
+    (LLAMA, {"rope_theta": 10000.5}, "only an integer rope_theta"),
+    (MIXTRAL, {"sliding_window": 32}, "sliding_window is 32"),
     (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scaled by layer"),
     (GPT2, {"activation_function": "relu"}, "GELU, not relu"),
 ]
@@ -132,7 +132,7 @@ def first(directory: Path) -> Path:
         (lambda d: (d / "config.json").unlink(), "config.json cannot be read"),
         (lambda d: (d / "config.json").write_text("[1]"), "it is not a JSON object"),
         (lambda d: (d / "config.json").write_text('{"model_type": "llama"}'), "is missing"),
-        (lambda d: (d / INDEX).write_text("{}"), "not an index of tensors"),
+        (lambda d: (d / INDEX).write_text("{}"), "not a tensor index"),
         (lambda d: first(d).write_bytes(b"x"), "header"),
         (lambda d: first(d).unlink(), "No such file"),
         (

@@ -158,21 +158,21 @@ def test_models_of_the_catalog(name: str, model: Architecture) -> None:
 
 REFUSED: list[tuple[HubModel, dict[str, Any], str]] = [
     (LLAMA, {"qk_layernorm": True}, "normalised queries and keys"),
-    (LLAMA, {"normalization": "LayerNorm"}, "rope, LayerNorm, SwiGLU together"),
+    (LLAMA, {"normalization": "LayerNorm"}, "this combination: rope, LayerNorm, SwiGLU"),
     (LLAMA, {"rotary_percent": 0.5}, "partial rotary embeddings"),
-    (LLAMA, {"add_qkv_bias": True}, "queries, keys and values alone"),
+    (LLAMA, {"add_qkv_bias": True}, "biases only for queries, keys and values"),
     (LLAMA, {"multi_latent_attention": True}, "latent attention"),
     (LLAMA, {"mtp_num_layers": 1}, "multi-token prediction"),
-    (LLAMA, {"layernorm_zero_centered_gamma": True}, "add one to their weight"),
-    (GPT2, {"group_query_attention": True, "num_query_groups": 2}, "no grouped heads"),
+    (LLAMA, {"layernorm_zero_centered_gamma": True}, "zero-centered weights"),
+    (GPT2, {"group_query_attention": True, "num_query_groups": 2}, "grouped-query attention"),
     (GPT2, {"add_bias_linear": False}, "biases in every linear layer"),
     (GPT2, {"squared_relu": True}, "squared ReLU"),
     (GPT2, {"kv_channels": 32}, "hidden size / heads"),
-    (GPT2, {"num_experts": 4}, "experts together"),
+    (GPT2, {"num_experts": 4}, "GELU, experts"),
     (MIXTRAL, {"moe_shared_expert_intermediate_size": 64}, "shared expert"),
     (MIXTRAL, {"moe_layer_freq": [0, 1]}, "layers without experts"),
     (MIXTRAL, {"moe_router_pre_softmax": True}, "renormalisation"),
-    (MIXTRAL, {"moe_router_score_function": "sigmoid"}, "another score"),
+    (MIXTRAL, {"moe_router_score_function": "sigmoid"}, "scores other than softmax"),
     (MIXTRAL, {"add_bias_linear": True}, "has no biases"),
 ]
 
@@ -223,7 +223,7 @@ def test_a_checkpoint_with_other_tensors_is_refused() -> None:
             refuse_other(LLAMA, there | {name: shape}, "here")
         assert said in refused.value.findings[0].rule
     del there["output_layer.weight"]
-    with pytest.raises(FindingsError, match=r"needs output_layer\.weight"):
+    with pytest.raises(FindingsError, match=r"needs the tensor output_layer\.weight"):
         refuse_other(LLAMA, there, "here")
 
 

@@ -158,7 +158,9 @@ def test_a_directory_that_cannot_be_read(
 
     monkeypatch.setattr(os, "scandir", refusing)
     assert [file.path for file in store.list()] == ["a"]
-    with pytest.raises(StoreError, match=r"Permission denied\. Check that it is readable"):
+    with pytest.raises(
+        StoreError, match=r"Permission denied\. Check that the directory is readable"
+    ):
         list(store.list("closed"))
 
 
@@ -168,7 +170,7 @@ def test_a_directory_that_cannot_be_read(
         (errno.ENOSPC, "Free some space and rerun the same command: finished work is kept. Or"),
         (errno.EDQUOT, "Free some quota and rerun the same command"),
         (errno.EROFS, "Set data.location (or --to) to a writable directory"),
-        (errno.EFBIG, "supports larger files and start from scratch there"),
+        (errno.EFBIG, "supports larger files and start from scratch"),
     ],
 )
 def test_nobody_is_told_that_another_place_keeps_what_is_finished(

@@ -75,7 +75,7 @@ def test_the_engines_words_name_the_rank() -> None:
     keeper = AnomalyMonitor()
     line = (
         "ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #61 "
-        "invocation #0 (message='the loss of a micro batch is not a number')"
+        "invocation #0 (message='the loss of a micro-batch is not a number')"
     )
     (notice,) = keeper.observe_line(line)
     assert notice.finding.rule == "Rank 3 got nan in step 61."

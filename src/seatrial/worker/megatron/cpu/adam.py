@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adam as in Transformer Engine and Apex: the step counter is in the parameter group.
 
-On a GPU the engine uses one of theirs, and on a host with neither it falls back to torch's. There,
-the counter is per parameter, and the optimizer state cannot be resharded (the engine asserts that
-all counters are equal). This one has their format, so the engine takes the same branch.
+On a GPU, the engine uses one of these implementations. On a host with neither, it falls back to
+torch's, where the counter is per parameter and the optimizer state cannot be resharded (the engine
+asserts that all counters are equal). This implementation has the same format as on a GPU, so the
+engine takes the same branch.
 """
 
 import math
@@ -17,7 +18,7 @@ import torch
 
 
 class FusedAdam(torch.optim.Optimizer):
-    """AdamW, or Adam with `adam_w_mode` off, in plain tensor operations."""
+    """AdamW, or Adam if `adam_w_mode` is off, in plain tensor operations."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class FusedAdam(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         capturable: bool = False,
     ) -> None:
-        """Take the arguments that the engine passes to Apex's FusedAdam; reject unknown ones."""
+        """Accept the arguments that the engine passes to Apex's FusedAdam; reject unknown ones."""
         if capturable:
             raise NotImplementedError("An optimizer inside a CUDA graph cannot be rehearsed.")
         self.adam_w_mode = adam_w_mode
@@ -80,8 +81,8 @@ class FusedAdam(torch.optim.Optimizer):
 def offer_as_apex() -> None:
     """Make the engine's `from apex.optimizers import FusedAdam` find this class.
 
-    Only that module is provided: `import apex` itself still fails, which makes the engine choose
-    layer norms that are not fused.
+    Only that module is provided: `import apex` itself still fails, so the engine chooses unfused
+    layer norms.
     """
     module = types.ModuleType("apex.optimizers")
     module.FusedAdam = FusedAdam  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate bugs, which reveal a threshold that cannot fail.
+"""Deliberate bugs, which reveal thresholds that can never fail.
 
-Each breaks one condition of a layout's correctness, from the first step on; faults that start at a
-given step are in `fault_injection.py`. Only tests request one, through the environment. On a GPU
-none is ever installed, because they are in the layers of the CPU runtime.
+Each bug breaks one condition for a layout's correctness, starting at the first step; faults that
+start at a later step are in `fault_injection.py`. Only tests request a bug, in an environment
+variable. Bugs are never installed on a GPU, because they are in the layers of the CPU runtime.
 """
 
 import time
@@ -19,25 +19,25 @@ from seatrial.worker.megatron import gpt
 from seatrial.worker.megatron.cpu import layers
 
 WAIT_SECONDS = 0.2
-"""Seconds of a waiting step."""
+"""Seconds that a step waits."""
 
 
 class Bug(StrEnum):
     UNMARKED_NORM = "unmarked-norm"
     """Norms are not marked as sequence parallel, so their gradients are not reduced."""
     NO_CAUSAL_MASK = "no-causal-mask"
-    """Context-parallel attention sees the future."""
+    """Context-parallel attention attends to later tokens."""
     CONTIGUOUS_CHUNKS = "contiguous-chunks"
     """Masks assume that a rank has adjacent tokens."""
     UNORDERED_KEYS = "unordered-keys"
-    """Gathered keys stay in the order of the ranks."""
+    """Gathered keys stay in rank order."""
     LOCAL_POSITIONS = "local-positions"
     """Every context-parallel rank counts positions from 0."""
     SLOW_SAVES = "slow-saves"
-    """Every second save takes ten times as long; no other fault."""
+    """Every second save takes ten times as long; results are correct."""
     WAITING_STEPS = "waiting-steps"
-    """Every step waits like a host that waits for its GPUs, and leaves the cores to others; no
-    fault."""
+    """Every step waits like a host that waits for its GPUs, and leaves the cores to other
+    processes; results are correct."""
 
 
 def install(bug: Bug) -> None:

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Layers for the CPU, passed to the engine through its own `--spec`.
+"""Layers for CPU, passed to the engine through its own `--spec`.
 
-The engine's local layers (without Transformer Engine) train on a CPU, except that three of them
-lack a feature of their GPU counterpart: the norm has no sequence parallelism, the core attention no
-context parallelism, and the expert dispatcher needs split sizes on the host.
+The engine's local layers (without Transformer Engine) train on CPU, but three of them lack a
+feature of their GPU counterparts: the norm does not support sequence parallelism, the core
+attention does not support context parallelism, and the expert dispatcher needs split sizes on the
+host.
 """
 
 import copy
@@ -22,7 +23,7 @@ from megatron.core.transformer.torch_norm import WrappedTorchNorm
 
 
 def norm(config: Any, hidden_size: int, eps: float = 1e-5, **kwargs: Any) -> torch.nn.Module:
-    """Torch's norm, marked so that the engine reduces its gradients over the tp ranks."""
+    """Return torch's norm, marked so that the engine reduces its gradients over the tp ranks."""
     plain = copy.copy(config)
     plain.sequence_parallel = False
     module: torch.nn.Module = WrappedTorchNorm(plain, hidden_size, eps=eps, **kwargs)
@@ -32,7 +33,7 @@ def norm(config: Any, hidden_size: int, eps: float = 1e-5, **kwargs: Any) -> tor
 
 
 def mark_sequence_parallel(parameter: torch.nn.Parameter, split: bool) -> None:
-    """Mark if a replicated parameter sees only its part of the sequence."""
+    """Mark whether a replicated parameter sees only its rank's part of the sequence."""
     parameter.sequence_parallel = split  # type: ignore[attr-defined]
 
 
@@ -59,7 +60,7 @@ class ContextParallelAttention(DotProductAttention):
     """The engine's attention, over keys and values gathered from the context-parallel ranks."""
 
     def __init__(self, config: Any, *args: Any, pg_collection: Any = None, **kwargs: Any) -> None:
-        """Build the parent without context parallelism, which it rejects."""
+        """Build the base class without context parallelism, which it rejects."""
         alone = copy.copy(config)
         alone.context_parallel_size = 1
         kwargs["cp_comm_type"] = None
@@ -89,7 +90,7 @@ class ContextParallelAttention(DotProductAttention):
         return output
 
     def _whole(self, part: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-        """Gather a tensor of this rank's tokens to all tokens, in sequence order."""
+        """Gather a tensor for all tokens from the ranks' parts, in sequence order."""
         gathered: torch.Tensor = gather_from_sequence_parallel_region(
             part.contiguous(), group=self.cp_group
         )
@@ -99,8 +100,8 @@ class ContextParallelAttention(DotProductAttention):
 class HostSplitDispatcher(MoEAlltoAllTokenDispatcher):
     """The engine's dispatcher with split sizes as arrays.
 
-    On a GPU it copies them to the host as arrays. A CPU tensor counts as already there and stays a
-    tensor, which gloo's all-to-all rejects.
+    On a GPU, the engine copies the split sizes to the host as arrays. A CPU tensor is already on
+    the host and stays a tensor, which gloo's all-to-all rejects.
     """
 
     def _maybe_dtoh_and_synchronize(self, point: str, tokens_per_expert: Any = None) -> Any:

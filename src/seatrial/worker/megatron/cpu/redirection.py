@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""torch.cuda on a CPU: redirects the calls of the engine's loop, and rejects all others.
+"""torch.cuda on CPU: redirects the calls from the engine's loop, and rejects all other calls.
 
 Megatron calls torch.cuda for devices, streams, random states and memory statistics everywhere. On a
-host without a GPU these return the CPU, a no-op stream, or zero. A call that is not in the table
-raises an error with its name: a rehearsal must not pass by skipping an unknown call.
+host without a GPU, these calls return the CPU, a no-op stream, or zero. A call that is not in the
+table raises an error with its name: a rehearsal must not pass because it skips an unknown call.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Stream:
     device = CPU
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take the arguments of a CUDA stream."""
+        """Accept the arguments of a CUDA stream."""
 
     def __enter__(self) -> "Stream":
         return self
@@ -53,7 +53,7 @@ class CpuEvent:
     """An event that has already happened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take the arguments of a CUDA event."""
+        """Accept the arguments of a CUDA event."""
 
     def record(self, *args: Any) -> None:
         """Do nothing."""
@@ -91,7 +91,7 @@ class Generators:
 
 _STREAM = Stream()
 _PROPERTIES = types.SimpleNamespace(
-    # The engine selects code paths by these; Hopper's values select the common ones.
+    # The engine selects code paths based on these values; Hopper's select the common paths.
     major=9,
     minor=0,
     name="cpu",
@@ -100,7 +100,7 @@ _PROPERTIES = types.SimpleNamespace(
 )
 
 
-# Each name needs its own function: torch's compiler rejects one object under two names.
+# Each name needs a separate function: torch's compiler rejects one object under two names.
 def _nothing() -> Callable[..., None]:
     """Return a no-op."""
     return lambda *args, **kwargs: None
@@ -140,11 +140,11 @@ ANSWERED: dict[str, Any] = {
 PASSED_THROUGH = frozenset(
     {"FloatTensor", "HalfTensor", "BFloat16Tensor", "ExternalStream", "device", "random"}
 )
-"""Names that the engine only compares with or uses in annotations; not replaced."""
+"""Names that the engine only compares with, or uses in annotations; they are not replaced."""
 
 
 class UnknownCudaCallError(NotImplementedError):
-    """The engine called a function of torch.cuda that the CPU runtime does not support."""
+    """The engine called a function in torch.cuda that the CPU runtime does not support."""
 
 
 @cache
@@ -166,7 +166,7 @@ class _Guarded(types.ModuleType):
             raise UnknownCudaCallError(
                 f"The engine calls torch.cuda.{name} ({file.rpartition('/megatron/')[2]}, line "
                 f"{caller.f_lineno}), which the CPU runtime does not support. This part of the "
-                "plan cannot be rehearsed on a CPU."
+                "plan cannot be rehearsed on CPU."
             )
         return value
 
@@ -200,7 +200,7 @@ def _is_gpu(device: Any) -> bool:
 
 
 def redirect() -> None:
-    """Replace torch.cuda's functions, and keep tensors on the CPU, from now on."""
+    """Replace torch.cuda's functions, and create all further tensors on the CPU."""
     for name, answer in ANSWERED.items():
         setattr(torch.cuda, name, answer)
     torch.cuda.__class__ = _Guarded

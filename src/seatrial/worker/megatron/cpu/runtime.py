@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU runtime: installs everything that lets the engine's loop train on a CPU."""
+"""The CPU runtime: installs the replacements that let the engine's loop train on CPU."""
 
 import sys
 
@@ -10,10 +10,10 @@ from seatrial.worker.megatron.engine_patches import ON_CPU, apply_patches
 
 
 def install(*, with_wandb: bool = False) -> None:
-    """Prepare this process for the engine on a CPU; call it before the import of the engine.
+    """Prepare this process for the engine on CPU. Call this before importing the engine.
 
     Args:
-        with_wandb: True if the engine will use wandb, which it imports in any case.
+        with_wandb: True if the engine will use wandb, which it always tries to import.
     """
     if not with_wandb:
         # Importing wandb takes a quarter of a rank's startup time. None makes the import fail,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Start a program on a CPU, before it loads torch and the engine."""
+"""Prepare a program for CPU, before it loads torch and the engine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,16 +15,16 @@ ENVIRONMENT = ON_CPU | {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 def start_on_cpu(
     arguments: Sequence[str], variables: Mapping[str, str] | None = None, *, is_rank: bool = False
 ) -> None:
-    """Prepare this process for the engine on a CPU.
+    """Prepare this process for the engine on CPU.
 
     Args:
         arguments: The engine's arguments.
-        variables: Other environment variables of this program.
-        is_rank: True if it is one of several ranks that share the cores of this host.
+        variables: Other environment variables for this program.
+        is_rank: True if this process is one of several ranks that share the host's cores.
     """
     end_with_parent()
     set_variables(variables, unless_set=ENVIRONMENT | (ONE_THREAD if is_rank else {}))
-    # Not at the top: it loads torch, which reads the environment.
+    # Import late: this loads torch, which reads the environment.
     from seatrial.worker.megatron.cpu.runtime import install  # noqa: PLC0415
 
     install(with_wandb=read_early_options(arguments).uses_wandb)
