@@ -59,7 +59,7 @@ def export(
 ) -> None:
     """Export a checkpoint's weights for Hugging Face transformers (safetensors, config.json).
 
-    Verifies the checkpoint first, and holds one layer in memory at a time. Supports the llama, gpt
+    Verifies the checkpoint first, and keeps one layer in memory at a time. Supports the llama, gpt
     and mpt families and Mixtral; refuses other models with the reason. Needs the engine that saved
     the checkpoint: the worker extra, or LLM Foundry's environment. With --on kubernetes, the run's
     image has the engine, and DIR is a path on the run's volume.
@@ -72,7 +72,7 @@ def export(
             following=f"seatrial report {where}",
         )
     planned = _compared_plan(where, overrides or ()) if compare else None
-    # A plan may need a search, so it is made once.
+    # Planning may run a search, so plan only once.
     at = place_at(planned.checkpoint_location) if planned else place_of(where, overrides or ())
     one = checkpoint_at(at, step)
     if one.record is None:
@@ -117,15 +117,15 @@ def _refuse_without_model(planned: Plan) -> None:
 
 
 def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
-    """Refuse a spec of another model: correct weights would look wrong."""
+    """Refuse a spec with a different model: correct weights would look wrong."""
     others = other_model(record.setup, setup_of(planned))
     if others:
         differences = "; ".join(
             f"{one.what} {one.wanted}, saved with {one.saved}" for one in others
         )
         raise UsageError(
-            f"{where} describes a different model than the checkpoint of step {record.step:,}: "
-            f"{differences}. Pass the spec that it was trained with, or omit --compare."
+            f"{where} describes a different model than the checkpoint at step {record.step:,}: "
+            f"{differences}. Pass the spec that the checkpoint was trained with, or omit --compare."
         )
 
 
@@ -157,8 +157,8 @@ def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
     mount = Path(plan.spec.cluster.storage.mount)
     if not to.is_relative_to(mount):
         raise UsageError(
-            f"--to {to} is not on the run's volume, and other files are lost with the pod. "
-            f"Use --to {mount / plan.spec.name / 'weights'}."
+            f"--to {to} is not on the run's volume, and files elsewhere are lost when the pod "
+            f"exits. Use --to {mount / plan.spec.name / 'weights'}."
         )
     # A comparison needs the spec; an export only needs the checkpoint.
     return [f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location, f"--to={to}"]
@@ -208,8 +208,8 @@ def import_weights(
 ) -> None:
     """Convert Hugging Face weights to a checkpoint that a run can start from.
 
-    The checkpoint has no optimizer state: a run starts from it at step 0, as initial_weights of its
-    spec. Prints the spec fields to set. Needs the worker extra.
+    The checkpoint has no optimizer state: a run that names the checkpoint in initial_weights starts
+    at step 0. Prints the spec fields to set. Needs the worker extra.
     """
     refuse_secret(source)
     worker_python()
@@ -229,7 +229,7 @@ def import_weights(
         return
     count, size = counted(told["tensors"], "tensor"), format_bytes(told["bytes"])
     say(f"{told['class']} is in {to}: {told['dtype']}, {count}, {size}, committed as step 0.")
-    say("To start a run from it, add to its spec:")
+    say("To start a run from this checkpoint, add these fields to its spec:")
     for line in _yaml(told["spec"]):
         say(f"  {line}")
     say("next  seatrial validate RUN.YAML")

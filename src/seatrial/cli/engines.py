@@ -62,8 +62,8 @@ def install(
 ) -> None:
     """Create an environment for an engine from its lock file, and test it.
 
-    Rehearsals find the environment automatically. If it already exists, nothing happens; an
-    incomplete one is replaced.
+    Rehearsals find the environment automatically. If it already exists, the command
+    does nothing; an incomplete environment is replaced.
     """
     if name not in ENGINES:
         raise UsageError(f"{name!r} is not one of {', '.join(ENGINES)}.")
@@ -90,7 +90,7 @@ def install(
 def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print the settings that a run passes to its engine, in the engine's own format.
 
-    Megatron takes flags; LLM Foundry takes a YAML file for `composer -c llmfoundry train`.
+    Megatron accepts flags; LLM Foundry reads a YAML file with `composer -c llmfoundry train`.
     """
     planned = plan(file, overrides or ())
     engine = ENGINES[planned.spec.engine.name]

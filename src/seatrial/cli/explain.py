@@ -17,7 +17,7 @@ from seatrial.reports.terminal import say, say_json, say_text
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _SHORT = re.compile(r"(?:ST-)?([A-Z]+)-?(\d{1,3})", re.IGNORECASE)
-"""A code as people type it from memory."""
+"""A code as users type it from memory."""
 
 Code = Annotated[
     str, typer.Argument(metavar="CODE", help="The code of a finding, such as ST-BATCH-002.")
