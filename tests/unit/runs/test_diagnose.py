@@ -62,7 +62,7 @@ def test_an_attempt_that_is_not_there(tmp_path: Path) -> None:
 
 def test_events_tell_of_anomalies_and_of_the_end() -> None:
     """A loss that is no number is found in events, told or not, and told once."""
-    values = {"code": "ST-WATCH-001", "severity": "error", "rule": "The loss of step 812 is nan."}
+    values = {"code": "ST-WATCH-001", "severity": "error", "rule": "The loss at step 812 is nan."}
     events = [
         Event(EventKind.START, 0, 0.0, {"world_size": 2}),
         Event(EventKind.STEP, 1, 1.0, {"seconds": 1.0, "loss": float("nan")}),
