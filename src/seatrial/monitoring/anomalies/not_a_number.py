@@ -12,7 +12,7 @@ from seatrial.monitoring.anomalies.rolling_stats import number
 from seatrial.monitoring.event_log import Event, EventKind
 
 REFUSED = {
-    16: "and saved a checkpoint to repeat the step on another GPU",
+    16: "and saved a checkpoint to repeat the step on a different GPU",
     17: "because it is wrong or not reproducible",
 }
 """Exit codes of Megatron's rerun state machine (megatron/core/rerun_state_machine.py)."""
@@ -29,8 +29,8 @@ RULE = AnomalyRule(
     f"{SCALE_SEARCH} in a row.",
     "The first such step.",
     "A weight that is NaN stays NaN, and every later step is lost; waiting does not help. "
-    "In fp16, skipped steps are part of the search for the loss scale: from Megatron's 2^32 it "
-    f"takes {SCALE_SEARCH} of them to reach 2^16.",
+    "In fp16, skipped steps are part of the search for the loss scale: starting from "
+    f"Megatron's 2^32, it takes {SCALE_SEARCH} skipped steps to reach 2^16.",
     "Stop the run and roll back to the last checkpoint before this step. If it fails again at the "
     "same step, suspect the data (skip that batch) or the learning rate. If it fails elsewhere, "
     "suspect the GPU of the rank that the engine's log names, and exclude its node.",
@@ -78,7 +78,7 @@ class NotANumber:
             return ()
         self._since = self._since or event.step
         name, value = found[0]
-        return (Symptom(f"The {name} of step {event.step:,} is {value}.", str(value), self._since),)
+        return (Symptom(f"The {name} at step {event.step:,} is {value}.", str(value), self._since),)
 
     def observe_line(self, line: str) -> Seen:
         """Check the engine's messages, which name the rank."""
@@ -90,5 +90,5 @@ class NotANumber:
         rank = found["rank"] or found["rank2"]
         step = int(found["step"] or found["step2"])
         value = found["value"] or found["value2"] or "NaN"
-        message = f"Rank {rank} got {value} in step {step:,}."
+        message = f"Rank {rank} got {value} at step {step:,}."
         return (Symptom(message, value, step, f"rank {rank}"),)
