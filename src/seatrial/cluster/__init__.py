@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only package that talks to Kubernetes.
 
-It handles objects and calls, and knows no runs.
+It handles objects and API calls, and does not depend on runs.
 """

@@ -13,7 +13,7 @@ from seatrial.storage.state_files import write_whole
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuse to overwrite an existing file, unless `force` is set."""
     if not force and os.path.lexists(path) and not _is_device(path):
-        raise UsageError(f"{path} exists. Choose another name, or overwrite it with --force.")
+        raise UsageError(f"{path} exists. Choose a different name, or overwrite it with --force.")
 
 
 def write_new(path: Path, text: str, *, force: bool) -> None:
@@ -35,5 +35,5 @@ def write_new(path: Path, text: str, *, force: bool) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """True for a device such as /dev/stdout, which must not be replaced by a file."""
+    """True for a device such as /dev/stdout, which must not be replaced with a file."""
     return path.exists() and not path.is_file() and not path.is_dir()
