@@ -56,7 +56,7 @@ def test_each_log_of_a_directory_is_of_its_own_attempt(tmp_path: Path) -> None:
 def test_an_attempt_that_is_not_there(tmp_path: Path) -> None:
     """The message says how many there are."""
     (tmp_path / "x.log").write_text("well\n")
-    with pytest.raises(UsageError, match=r"--attempt 7: .* has 1"):
+    with pytest.raises(UsageError, match=r"--attempt 7: .*: 1"):
         evidence_of(history(str(tmp_path / "x.log"), tmp_path), 7)
 
 
