@@ -25,32 +25,32 @@ from docs.tools.page_parts import ROOT, put, table
 ENGINE = {
     "parity": ("layout", "processes", "largest difference"),
     "faults": ("fault", "largest difference"),
-    "kills": ("training", "equal bit for bit"),
+    "kills": ("training run", "bitwise identical"),
     "reshard": ("saved", "continued", "largest difference"),
-    "exports": ("model", "saved at", "largest difference of a logit"),
+    "exports": ("model", "saved at", "largest logit difference"),
     "parameters": (
         "model",
         "layout",
-        "parameters on a rank of the first, a middle, the last stage",
+        "parameters per rank in the first, a middle and the last stage",
     ),
-    "times": ("what", "measured", "bar"),
-    "anomalies": ("trouble", "finding", "named in its step number", "bar"),
-    "healthy": ("what", "steps", "false alarms"),
+    "times": ("command", "measured", "limit"),
+    "anomalies": ("injected fault", "finding", "steps until reported", "limit"),
+    "healthy": ("run", "steps", "false alarms"),
     "overhead": ("comparison", "median ratio", "95 % interval"),
 }
 FOUNDRY = {
-    "parity": ("recipe and layout", "largest difference of a loss", "of a gradient norm"),
-    "kills": ("killed", "cases", "equal bit for bit"),
+    "parity": ("recipe and layout", "largest loss difference", "largest gradient-norm difference"),
+    "kills": ("killed during", "cases", "bitwise identical"),
     "reshard": ("saved", "continued", "largest difference"),
-    "rehearsal": ("recipe", "drill", "what the rehearsal says"),
-    "mds": ("data", "equal to LLM Foundry's own converter"),
-    "exports": ("model", "saved", "class", "largest difference of a logit"),
+    "rehearsal": ("recipe", "drill", "result"),
+    "mds": ("data", "identical to the output of LLM Foundry's own converter"),
+    "exports": ("model", "saved", "class", "largest logit difference"),
 }
 TWO_NAMES = ("reshard", "rehearsal", "exports")
 """Tables whose rows are named by two cells."""
 KILLS = {
-    "llm-foundry kills": "a training of 2 ranks, and resumed",
-    "mds kills": "the cutting of tokens into samples",
+    "llm-foundry kills": "training on 2 ranks, then resumed",
+    "mds kills": "the conversion of tokens to MDS samples",
 }
 """The fault suites of LLM Foundry, and what they kill."""
 PIPELINES = ROOT / "docs/figures/pipelines.json"
@@ -99,15 +99,15 @@ def pipelines_table() -> str:
     PIPELINES.write_text(json.dumps(pipelines, indent=2) + "\n")
     every = pipelines.values()
     whole = [sum(one["seconds"].values()) for one in every]
-    rows = [["the whole way", *(f"{seconds:,.0f} s" for seconds in whole)]]
+    rows = [["total", *(f"{seconds:,.0f} s" for seconds in whole)]]
     for step in next(iter(every))["seconds"]:
         taken = [one["seconds"][step] for one in every]
         rows.append([step, *(f"{s:.0f} s, {s / w:.0%}" for s, w in zip(taken, whole, strict=True))])
     resumed = [", ".join(map(str, one["resumed"])) or "not killed" for one in every]
     rows += [
         ["resumed at step", *resumed],
-        ["largest difference of a logit", *(f"{one['logits']:.0e}" for one in every)],
-        ["load of the machine at the end", *(f"{one['load']:.0f}" for one in every)],
+        ["largest logit difference", *(f"{one['logits']:.0e}" for one in every)],
+        ["machine load at the end", *(f"{one['load']:.0f}" for one in every)],
     ]
     return table(("", *pipelines), rows)
 
@@ -178,7 +178,7 @@ def late_commits(cases: Sequence[Case]) -> list[Row]:
 def calm(cases: Sequence[Case]) -> list[Row]:
     """The longest training that nothing was wrong with."""
     case = max(cases, key=lambda case: float(case["minutes"]))
-    saves = f"{case['saves']}, every second {case['ratio']:.0f} × as long"
+    saves = f"{case['saves']}; every second save takes {case['ratio']:.0f} × as long"
     return [(f"{case['minutes']:g} min", str(case["steps"]), saves, str(case["alarms"]))]
 
 
@@ -203,24 +203,24 @@ def goodput(cases: Sequence[Case]) -> list[Row]:
 FAULT_TABLES: dict[str, tuple[Row, Callable[[Sequence[Case]], list[Row]]]] = {
     "kills": (
         (
-            *("killed", "during", "as it must be", "differing steps", "steps lost, at most"),
-            *("processes gone, at most", "training again, median"),
+            *("killed", "during", "correct", "differing steps", "steps lost (max)"),
+            *("time until processes exited (max)", "time until training resumed (median)"),
         ),
         kills,
     ),
-    "stops": (("stopped during", "noticed in time", "after, at most", "bar"), stops),
+    "stops": (("stopped during", "detected in time", "detection time (max)", "limit"), stops),
     "disks": (
-        ("disk", "as it must be", "exit codes", "cases with a damaged checkpoint"),
+        ("disk", "correct", "exit codes", "cases with a damaged checkpoint"),
         disks,
     ),
     "corruptions": (("corruptions", "silent", "kinds"), corruptions),
-    "starts": (("damage", "resumed from the newest good checkpoint, bit by bit"), starts),
+    "starts": (("damage", "resumed bitwise identically from the newest intact checkpoint"), starts),
     "late-commits": (("late commits", "refused"), late_commits),
     "calm": (("length", "steps", "saves", "false alarms"), calm),
     "goodput": (
         (
             *("faults", "time", "one save", "one cold start"),
-            *("goodput", "Young/Daly", "of the ideal"),
+            *("goodput", "Young/Daly", "share of the ideal"),
         ),
         goodput,
     ),

@@ -121,7 +121,7 @@ def _of_cause(cause: Cause, known: Knowledge) -> list[str]:
     if cause.yields:
         words.append("If another cause is found, it explains this one.")
     if cause.before_start:
-        words.append("If the run failed later for another reason, it had recovered from this.")
+        words.append("If the run later failed for a different reason, it had recovered from this.")
     if cause.explained_by:
         words.append(f"Explained by: {', '.join(map(code, cause.explained_by))}.")
     return [

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial calibrate`: fit the planner to measured steps."""
+"""`seatrial calibrate`: calibrate the planner with measured step times."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -40,10 +40,10 @@ def command(
     seconds: SecondsOption = None,
     as_json: Json = False,
 ) -> None:
-    """Fit the planner to a few measured steps of a run.
+    """Calibrate the planner with a few measured step times of a run.
 
-    Computes one factor from at least three step times. Later plans of this spec use the factor
-    while accelerator, node type, fabric, engine and precision stay the same.
+    Computes one factor from at least three step times. Later plans for this spec use the factor as
+    long as accelerator, node type, fabric, engine and precision are unchanged.
     """
     if (events is None) == (seconds is None):
         raise UsageError(
@@ -70,8 +70,8 @@ def _times(text: str) -> list[float]:
             time = 0.0
         if not 0 < time < float("inf"):
             raise UsageError(
-                f"--seconds {text}: {part.strip() or 'an empty value'} is not a time. "
-                "Use seconds separated by commas, such as 12.1,12.3,12.2."
+                f"--seconds {text}: {part.strip() or 'an empty value'} is not a positive "
+                "number of seconds. Separate step times with commas, such as 12.1,12.3,12.2."
             )
         times.append(time)
     return times
@@ -83,8 +83,8 @@ def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
     left = [
         f"{count} {word}"
         for count, word in (
-            (found.warm_up, "right after a start"),
-            (found.outliers, "far from the others"),
+            (found.warm_up, "during warm-up"),
+            (found.outliers, "far from the median"),
         )
         if count
     ]
@@ -92,29 +92,31 @@ def _lines(result: Calibrated, name: str, spec_file: Path) -> list[str]:
     on = ", ".join(value for value in found.measured_on.values() if value)
     return [
         f"{name}   {steps}",
-        f"measured   {found.measured:.4g} s per step, half of the steps within {found.spread:.1%}",
-        f"predicted  {found.predicted:.4g} s without the factor, {found.error_before:+.1%}; "
-        f"with it {found.scale * found.predicted:.4g} s, {found.error_after:+.1%}",
+        f"measured   {found.measured:.4g} s per step (median), half of the steps within "
+        f"{found.spread:.1%}",
+        f"predicted  {found.predicted:.4g} s without the factor ({found.error_before:+.1%}), "
+        f"{found.scale * found.predicted:.4g} s with the factor ({found.error_after:+.1%})",
         f"factor     {found.scale:.3f} ± {NINE_OF_TEN * found.deviation:.1%}, for {on}",
-        f"this one   nine of ten steps of this layout are within {found.own_error.nine_of_ten:.1%}",
-        f"others     {_of_others(result)}; expect more for very different layouts",
-        f"kept       {result.file}",
+        f"accuracy   this layout: 90% of steps within {found.own_error.nine_of_ten:.1%}",
+        f"           other layouts: {_of_others(result)}; expect larger errors for very different "
+        "layouts",
+        f"saved      {result.file}",
         f"next       seatrial plan {spec_file}",
     ]
 
 
 def _of_others(result: Calibrated) -> str:
-    """Describe the expected error of other layouts, and its source."""
+    """Describe the expected error for other layouts, and where the number comes from."""
     before, after = result.before, result.after
-    errors = f"median error {after.median:.0%}, nine of ten layouts within "
+    errors = f"median error {after.median:.0%}, 90% of layouts within "
     if after.nine_of_ten < before.nine_of_ten:
         return (
             f"{errors}{after.nine_of_ten:.0%} (uncalibrated: {before.nine_of_ten:.0%}), measured "
-            "on published sources calibrated with five of their layouts"
+            "on published benchmarks, each calibrated with five of its layouts"
         )
     return (
         f"{errors}{after.nine_of_ten:.0%}, measured on published runs without calibration; "
-        "no data shows that a factor reduces it"
+        "there is no evidence that a factor reduces this error"
     )
 
 

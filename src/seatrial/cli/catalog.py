@@ -119,7 +119,7 @@ def _storage(label: str, entry: Entry) -> Row:
 def _image(label: str, entry: Entry) -> Row:
     if not isinstance(entry, Image):
         raise TypeError(label)
-    inside = entry.engine_version or "" if entry.engine_included else "installed at start"
+    inside = entry.engine_version or "" if entry.engine_included else "installed at startup"
     published = "yes" if entry.published else "not yet"
     return label, entry.engine, inside, published, entry.reference
 
@@ -173,8 +173,8 @@ _TABLES: dict[Kind, Table] = {
             number("Gbit/s", rank=1),
             number("CPUs", rank=3),
             number("GiB", rank=2),
-            name("price of", rank=4),
-            name("pods ask for", rank=6),
+            name("priced as", rank=4),
+            name("pods request", rank=6),
         ),
         _node_type,
     ),
@@ -185,8 +185,8 @@ _TABLES: dict[Kind, Table] = {
             name("cloud"),
             name("kind"),
             number("MB/s per TiB"),
-            number("least TiB"),
-            number("step TiB"),
+            number("min TiB"),
+            number("increment TiB"),
             name("driver", rank=1),
         ),
         _storage,
@@ -254,13 +254,13 @@ def say_entry(name: str, entry: Entry) -> None:
         _say_fact(key, f"{value:,}    # computed")
     _say_fact("source", entry.source)
     if isinstance(entry, ModelPreset):
-        say(f"{STEP}# To change the model, put this below model: in place of preset")
+        say(f"{STEP}# To customise the model, replace preset: below model: with these fields")
         shape = entry.architecture.model_dump(mode="json", exclude_defaults=True)
         _say_facts("dimensions", shape, {})
 
 
 def _say_facts(key: str, value: Any, sources: dict[str, str], indent: str = STEP) -> None:
-    """Print a fact, or a group of facts, with its own source if it has one."""
+    """Print a fact or a group of facts, with its source if the fact has a separate one."""
     deeper = indent + STEP
     is_list = isinstance(value, list)
     grouped = isinstance(value, dict) or (is_list and value and isinstance(value[0], dict))
@@ -316,7 +316,7 @@ app = typer.Typer(
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the names of the given kind."""
+    """Complete the names of a kind."""
     kind = ctx.params.get("kind")
     names = default_catalog().names(_kind(kind)) if kind else []
     return [name for name in names if name.startswith(incomplete)]
@@ -336,7 +336,7 @@ def _kind(name: str) -> Kind:
 
 
 _FLAGS = {Kind.MODELS: "--model", Kind.PROFILES: "--profile", Kind.NODE_TYPES: "--node-type"}
-"""The flags of `seatrial init` that take an entry."""
+"""The flags of `seatrial init` that accept a catalog entry."""
 KIND = typer.Argument(metavar="KIND", autocompletion=_kinds, help=", ".join(Kind))
 
 
@@ -345,7 +345,7 @@ def list_entries(
     kind: Annotated[str | None, KIND] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kinds of the catalog, or the entries of a kind."""
+    """List the kinds of entries in the catalog, or all entries of one kind."""
     catalog = default_catalog()
     if kind is None:
         _list_kinds(catalog, as_json)
@@ -405,7 +405,7 @@ def show(
 
 @app.command(epilog=examples("seatrial catalog check", "seatrial catalog check --json"))
 def check(as_json: Json = False) -> None:
-    """Check every entry of the catalog, including those of your own directory."""
+    """Check every entry in the catalog, including the entries in your own directory."""
     catalog = default_catalog()
     findings = catalog.check()
     if has_errors(findings):

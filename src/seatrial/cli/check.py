@@ -118,7 +118,7 @@ def _write(file: Path, plan: Fix, *, is_shown: bool) -> None:
     """Show the diff of the fixes, then write the file."""
     tell = say if is_shown else lambda _="": None
     if not plan.changes:
-        tell(f"{file} is unchanged: no finding has a fix that keeps the run the same.")
+        tell(f"{file} is unchanged: no finding can be fixed without changing the run.")
     else:
         tell(plan.diff(str(file)))
         if text_of(file) != plan.before:

@@ -133,7 +133,7 @@ def verify(
     where: Where,
     overrides: Overrides = None,
     step: Annotated[
-        int | None, typer.Option(min=0, help="Only the checkpoint of this step.")
+        int | None, typer.Option(min=0, help="Only the checkpoint at this step.")
     ] = None,
     threads: Annotated[
         int, typer.Option(min=0, help="Files to read in parallel; 0 means one per core, at most 8.")
@@ -149,8 +149,8 @@ def verify(
     """Read checkpoints and compare every file with its record.
 
     Never unpickles anything. An interrupted verification continues where it stopped. Checkpoints
-    that are already verified are skipped, unless you pass --again or their --step. Exit code 1 if a
-    checkpoint is damaged, or if none of the selected ones was committed.
+    that are already verified are skipped, unless you pass --again or select one with --step. Exit
+    code 1 if a checkpoint is damaged, or if no selected checkpoint was committed.
     """
     if on is RemotePlace.KUBERNETES:
         answer = Volume(where, overrides, kubeconfig, context).ask(
@@ -230,13 +230,13 @@ def prune(
     where: Where,
     overrides: Overrides = None,
     keep_last: Annotated[
-        int | None, typer.Option(min=1, help="Keep this many. Default: checkpoints.keep_last.")
+        int | None, typer.Option(min=1, help="Checkpoints to keep. Default: checkpoints.keep_last.")
     ] = None,
     keep_every_steps: Annotated[
-        int | None, typer.Option(min=1, help="Also keep the steps divisible by this.")
+        int | None, typer.Option(min=1, help="Also keep the steps divisible by this number.")
     ] = None,
     keep_best: Annotated[
-        int, typer.Option(min=0, help="Also keep this many with the lowest validation loss.")
+        int, typer.Option(min=0, help="Also keep the N checkpoints with the best validation loss.")
     ] = 0,
     yes: Annotated[
         bool,
@@ -322,13 +322,13 @@ def say_resume_verdict(
     at: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="DIR", help="The location of the checkpoints. Default: the run's own."
+            "--from", metavar="DIR", help="The checkpoint location. Default: the one in the spec."
         ),
     ] = None,
     step: Step = None,
     as_json: Json = False,
 ) -> None:
-    """Report if a run can resume from a checkpoint, and what would change.
+    """Report whether a run can resume from a checkpoint, and what would change.
 
     Exit code 1 if it cannot, or if the data order or the model would change.
     """
@@ -381,10 +381,10 @@ def copy(
     step: Step = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a checkpoint to or from an object store or another disk, and verify the copy.
+    """Copy a checkpoint to or from an object store or a different disk, and verify the copy.
 
-    Compares every file with its record. If it is interrupted, rerun it: files that are already
-    copied are skipped.
+    Compares every file with the checkpoint's record. If the copy is interrupted, rerun the command:
+    it skips files that are already copied.
     """
     kept = "Copied files are kept: rerun the same command to continue."
     watch = _watch(kept, quiet=as_json)

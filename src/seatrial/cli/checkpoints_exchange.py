@@ -50,7 +50,7 @@ def export(
 ) -> None:
     """Export a checkpoint's weights for Hugging Face transformers (safetensors, config.json).
 
-    Verifies the checkpoint first, and holds one layer in memory at a time. Supports the llama, gpt
+    Verifies the checkpoint first, and keeps one layer in memory at a time. Supports the llama, gpt
     and mpt families and Mixtral; refuses other models with the reason. Needs the engine that saved
     the checkpoint: the worker extra, or LLM Foundry's environment. With --on kubernetes, the run's
     image has the engine, and DIR is a path on the run's volume.
@@ -96,8 +96,8 @@ def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
     mount = Path(plan.spec.cluster.storage.mount)
     if not to.is_relative_to(mount):
         raise UsageError(
-            f"--to {to} is not on the run's volume, and other files are lost with the pod. "
-            f"Use --to {mount / plan.spec.name / 'weights'}."
+            f"--to {to} is not on the run's volume, and files elsewhere are lost when the pod "
+            f"exits. Use --to {mount / plan.spec.name / 'weights'}."
         )
     # A comparison needs the spec; an export only needs the checkpoint.
     return [f"{DIRECTORY}/{FILE}" if compare else plan.checkpoint_location, f"--to={to}"]
@@ -152,8 +152,8 @@ def import_weights(
 ) -> None:
     """Convert Hugging Face weights to a checkpoint that a run can start from.
 
-    The checkpoint has no optimizer state: a run starts from it at step 0, as initial_weights of its
-    spec. Prints the spec fields to set. Needs the worker extra.
+    The checkpoint has no optimizer state: a run that names the checkpoint in initial_weights starts
+    at step 0. Prints the spec fields to set. Needs the worker extra.
     """
     refuse_secret(source)
     there = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))
@@ -167,7 +167,7 @@ def import_weights(
         return
     count, size = counted(told["tensors"], "tensor"), format_bytes(told["bytes"])
     say(f"{told['class']} is in {to}: {told['dtype']}, {count}, {size}, committed as step 0.")
-    say("To start a run from it, add to its spec:")
+    say("To start a run from this checkpoint, add these fields to its spec:")
     for line in _yaml(told["spec"]):
         say(f"  {line}")
     say("next  seatrial validate RUN.YAML")

@@ -203,7 +203,10 @@ def say_list(address: str, found: CheckpointList, options: str = "") -> None:
     filled = [i for i, column in enumerate(COLUMNS) if any(r[i] for r in table) or not column.rank]
     say_table([COLUMNS[i] for i in filled], [[row[i] for i in filled] for row in table])
     for directory in found.set_aside:
-        say_text(f"{directory}: its step was saved again; prune deletes it.", rest="  ")
+        say_text(
+            f"{directory}: superseded by a later save of the same step; prune deletes it.",
+            rest="  ",
+        )
     unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
     following = f"verify {address}" if unverified else f"export {address} --to DIR"
     say()
@@ -232,7 +235,7 @@ def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool, following:
     size = format_bytes(sum(one.size for one in gone))
     say(f"\n{counted(len(gone), 'checkpoint')} {'deleted' if done else 'to delete'}, {size}.")
     if gone and not done:
-        say_following("the same command with --yes")
+        say_following("rerun this command with --yes")
     elif following:
         say_following(following)
 
@@ -240,14 +243,14 @@ def say_pruned(decisions: Sequence[RetentionDecision], *, done: bool, following:
 _MEANINGS = {
     Resume.SAFE: "The run continues exactly as if it had not been interrupted.",
     Resume.RESHARDED: "The state is resharded for the new layout; losses agree up to rounding.",
-    Resume.DATA_CHANGES: "The checkpoint loads, but the run reads other samples afterwards.",
-    Resume.MODEL_CHANGES: "The checkpoint loads, but the model computes other results afterwards.",
+    Resume.DATA_CHANGES: "The checkpoint loads, but the run then reads different samples.",
+    Resume.MODEL_CHANGES: "The checkpoint loads, but the model then computes different results.",
     Resume.IMPOSSIBLE: "The engine cannot load this checkpoint into the run.",
 }
 
 
 def say_verdict(step: int, answer: ResumeVerdict) -> None:
-    """Print if a run can resume, the answer first."""
+    """Print whether a run can resume, then the reasons."""
     say(f"step {step:,}: {answer.outcome}. {_MEANINGS[answer.outcome]}")
     for reason in answer.reasons:
         change = f"{reason.saved} → {reason.wanted}"
@@ -261,7 +264,7 @@ def is_quiet(*, as_json: bool) -> bool:
 
 @contextmanager
 def shown(what: str, total: int, *, quiet: bool) -> Iterator[ReportBytes]:
-    """Show progress of a number of bytes, unless quiet. Yields the progress callback."""
+    """Show progress in bytes, unless quiet. Yield the progress callback."""
     if quiet:
         yield lambda files, size: None
     elif sys.stderr.isatty():

@@ -187,13 +187,13 @@ def estimate(
     file: SpecFile,
     overrides: Overrides = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Cores to assume. Default: the cores of this host.")
+        int | None, typer.Option(min=1, help="Cores to assume. Default: the cores on this host.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Estimate tokens, disk space, core-hours and time of the preparation from a sample.
+    """Estimate the tokens, disk space, core-hours and time of a preparation from a sample.
 
-    Reads small parts of some files of every source. Needs the data extra.
+    Reads small parts of some files in every source. Needs the data extra.
     """
     found = estimate_data(file, overrides or (), cores=cores)
     if as_json:
@@ -270,28 +270,28 @@ def inspect(
     overrides: Overrides = None,
     file: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A file of the dataset. Default: the first."),
+        typer.Option(metavar="NAME", help="A file in the dataset. Default: the first."),
     ] = None,
     document: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Show this document as text.")
     ] = None,
     byte_range: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="START:END", help="Explain these bytes of the file."),
+        typer.Option("--bytes", metavar="START:END", help="Explain these bytes in the file."),
     ] = None,
     on: On = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Show the content of a prepared dataset: documents as text, or the meaning of any bytes.
+    """Show the content of a prepared dataset: documents as text, or the meaning of a byte range.
 
-    --file takes a name that ends in .bin or .idx; without a suffix, it means the .bin file. Needs
-    the data extra, or the cluster extra with --on kubernetes.
+    --file accepts a name that ends in .bin or .idx; a name without a suffix means the .bin file.
+    Needs the data extra, or the cluster extra with --on kubernetes.
     """
     refuse_secret(where)
     if document is not None and byte_range is not None:
-        raise UsageError("--document and --bytes exclude each other. Use one of them.")
+        raise UsageError("--document and --bytes are mutually exclusive. Use one of them.")
     if on is RemotePlace.KUBERNETES:
         answer = Volume(where, overrides, kubeconfig, context).ask(
             lambda plan: ["data", "inspect", plan.data_location],
@@ -345,7 +345,7 @@ def _say_document(found: Document) -> None:
 
 
 def _range(text: str) -> tuple[int, int]:
-    """Read the start and the end of a byte range."""
+    """Parse a byte range into its start and end."""
     start, colon, end = text.partition(":")
     if not (colon and start.isdigit() and end.isdigit() and int(start) < int(end)):
         raise UsageError(f"--bytes {text} is not a range. Example: --bytes 0:34.")

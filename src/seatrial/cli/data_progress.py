@@ -28,12 +28,12 @@ _WORDS = {
     "assembling": "assembling the parts",
     "verifying": "verifying the result",
 }
-"""The phases in messages."""
+"""The text that describes each phase."""
 _ALL = "all sources"
 
 
 def format_rate(size: float) -> str:
-    """Bytes a second, for a person."""
+    """Format a rate in bytes per second: `12.3 MB/s`."""
     for factor, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if size >= factor:
             return f"{size / factor:.3g} {unit}"
@@ -41,7 +41,7 @@ def format_rate(size: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration for a person: `0.4 s`, `45 s`, `12 min`, `3.5 h`, `2.1 days`."""
+    """Format a duration: `0.4 s`, `45 s`, `12 min`, `3.5 h`, `2.1 days`."""
     for factor, least, unit in ((86400, 2.0, "days"), (3600, 2.0, "h"), (60, 2.0, "min")):
         if seconds >= least * factor:
             value = seconds / factor
@@ -50,7 +50,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_core_time(seconds: float) -> str:
-    """CPU time for a person: in core-hours, and what is little in core-seconds."""
+    """Format CPU time in core-hours, or in core-seconds if it is short."""
     hours = seconds / 3600
     return f"{hours:.2g} core-hours" if hours >= 0.05 else f"{seconds:.2g} core-seconds"
 
@@ -115,7 +115,7 @@ def _share(source: "SourceProgress") -> float:
 
 
 def _amounts(sources: "Sequence[SourceProgress]", seconds: float) -> list[str]:
-    """Stored bytes, rate and tokens of sources."""
+    """Describe the bytes read, the rate and the tokens of sources."""
     read, total = sum(each.read for each in sources), sum(each.total for each in sources)
     rate, tokens = sum(each.rate(seconds) for each in sources), sum(each.tokens for each in sources)
     words = [f"{format_bytes(read)} of {format_bytes(total)}", format_rate(rate)]
@@ -137,8 +137,8 @@ def kept_lines(progress: "Progress | None", command: str) -> str:
 
 @contextmanager
 def _bars() -> Iterator["Tell"]:
-    """A bar for each source."""
-    # Loaded by the one command that draws bars; it takes 80 ms.
+    """Show one bar per source."""
+    # Imported here because it takes 80 ms.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn  # noqa: PLC0415
     from rich.progress import Progress as Bars  # noqa: PLC0415
@@ -160,7 +160,7 @@ class _Drawing:
         self.bars, self.phase, self.numbers, self.drawn = bars, "", dict[str, Any](), 0.0
 
     def tell(self, progress: "Progress") -> None:
-        """Draw how far it has come."""
+        """Update the bars."""
         if progress.phase != self.phase:
             self._begin(progress)
         elif time.monotonic() - self.drawn < REDRAW_SECONDS:
@@ -186,7 +186,7 @@ class _Drawing:
         self.bars.refresh()
 
     def _begin(self, progress: "Progress") -> None:
-        """New bars for a new phase."""
+        """Create the bars for a new phase."""
         for number in self.numbers.values():
             self.bars.remove_task(number)
         self.phase = progress.phase

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The output of `seatrial data`: tokens, lengths, bad lines, cost and place of a dataset."""
+"""The output of `seatrial data`: tokens, lengths, bad lines, cost and location of a dataset."""
 
 import shlex
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def histogram(lengths: Sequence[int]) -> str:
-    """Draw documents by length in one line; the i-th number counts 2^(i-1) to 2^i - 1 tokens."""
+    """Draw a one-line histogram; entry i counts the documents of 2^(i-1) to 2^i - 1 tokens."""
     filled = [i for i, number in enumerate(lengths) if number and i]
     empty = lengths[0] if lengths else 0
     notes = [f"{counted(empty, 'document')} without text"] if empty else []
@@ -87,7 +87,7 @@ def histogram(lengths: Sequence[int]) -> str:
         return ", ".join(notes) or "no documents"
     first, last = filled[0], filled[-1]
     most = max(lengths[1:])
-    # Every class with documents has a bar, so that a single long document is visible.
+    # Every bin with documents has a bar, so that a single long document is visible.
     bars = "".join(
         _BLOCKS[(number * (len(_BLOCKS) - 1) + most - 1) // most] if number else " "
         for number in lengths[first : last + 1]
@@ -147,13 +147,13 @@ def say_summary(name: str, data: DatasetSummary) -> None:
 
 
 def say_pieces(pieces: Sequence[Piece]) -> None:
-    """Print the meaning of bytes of a file."""
+    """Print the meaning of bytes in a file."""
     for piece in pieces:
         say_text(piece.meaning, f"{piece.start:>12,}  {piece.shown:<24}  ")
 
 
 def _columns(lengths: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Group the counts of every source by class."""
+    """Group the counts of all sources by histogram bin."""
     longest = max(map(len, lengths), default=0)
     return [[each[i] for each in lengths if i < len(each)] for i in range(longest)]
 
@@ -216,7 +216,7 @@ def say_frozen(frozen: "FrozenList", spec: str, overrides: Sequence[str], to: st
 
 
 def _work(outcome: "PreparationOutcome") -> str:
-    """Describe the work of this start and its cost."""
+    """Describe the work of this call and its cost."""
     if not outcome.tasks:
         return (
             f"all tasks were already done; assembled and verified in "
@@ -237,7 +237,7 @@ def _work(outcome: "PreparationOutcome") -> str:
 
 
 def _tasks(outcome: "PreparationOutcome") -> str:
-    """Describe the tasks of this start, and the total if an earlier start did others."""
+    """Describe the tasks of this call, and the total if an earlier call ran the others."""
     total = sum(source.tasks for source in outcome.record.sources)
     own = counted(outcome.tasks, "task")
     return own if outcome.tasks >= total else f"{own} (of {total:,}; the others were done earlier)"
@@ -286,7 +286,7 @@ def summary_of(record: "DatasetRecord", address: str) -> DatasetSummary:
 
 
 def spread(found: "Range") -> str:
-    """The spread as a share of the middle: `± 3 %`; both ends when they are far apart."""
+    """Format the spread relative to the midpoint: `± 3 %`, or both bounds if it is large."""
     if found.middle <= 0 or found.high == found.low:
         return ""
     above = (found.high - found.middle) / found.middle
@@ -301,7 +301,7 @@ MANY_EPOCHS = 4
 
 
 def epochs_line(found: "Estimate") -> str:
-    """How often the run reads the corpus; empty if that depends on prepared sources."""
+    """Describe how often the run reads the corpus. Empty if the number of epochs is unknown."""
     known = [(source.name, source.epochs) for source in found.sources if source.epochs]
     if not known:
         return ""
@@ -314,7 +314,7 @@ def epochs_line(found: "Estimate") -> str:
         )
     else:
         each = ", ".join(f"{name} {_epochs(epochs)}" for name, epochs in known)
-        line = f"{each}: the run reads {wanted} tokens, shared by weight"
+        line = f"{each}: the run reads {wanted} tokens, split by weight"
     if any(epochs.middle > MANY_EPOCHS for _, epochs in known):
         line += f". Above {MANY_EPOCHS} epochs, repeated data train much worse than new"
     return line
@@ -327,7 +327,7 @@ def _epochs(found: "Range") -> str:
 
 
 def say_estimate(found: "Estimate", spec: str) -> None:
-    """What a preparation would take."""
+    """Print the estimated size, duration and cost of a preparation."""
     columns = (
         tables.name("source"),
         tables.number("files"),
@@ -355,7 +355,7 @@ def say_estimate(found: "Estimate", spec: str) -> None:
     if epochs := epochs_line(found):
         say_text(epochs, "epochs    ")
     disk, peak = round(found.disk_bytes.middle), round(found.peak_bytes.middle)
-    say_text(f"{format_bytes(disk)}, {format_bytes(peak)} while it is prepared", "disk      ")
+    say_text(f"{format_bytes(disk)}, {format_bytes(peak)} during the preparation", "disk      ")
     work = format_core_time(found.core_seconds.middle) + spread(found.core_seconds)
     wall = format_seconds(found.wall_seconds.middle)
     say_text(
@@ -366,12 +366,13 @@ def say_estimate(found: "Estimate", spec: str) -> None:
     for source in found.sources:
         if source.largest_file > found.task_bytes:
             say_text(
-                f"{source.name} has a file of {format_bytes(source.largest_file)}, and a file is"
-                f" never split: one core needs {format_seconds(source.largest_seconds)} for it,"
-                " however many there are, and begins it again when it is lost. Split it first.",
+                f"{source.name} has a file of {format_bytes(source.largest_file)}, and files"
+                f" are never split: one core needs {format_seconds(source.largest_seconds)} for"
+                " this file, regardless of the number of cores, and starts it over after a failure."
+                " Split the file first.",
                 "large     ",
             )
     bad = [source for source in found.sources if source.bad_share]
     for source in bad:
-        say_text(f"{source.bad_share:.2g} of the sampled lines of {source.name}", "bad       ")
+        say_text(f"{source.bad_share:.2g} of the sampled lines in {source.name}", "bad       ")
     say(f"next      seatrial data prepare {spec}")

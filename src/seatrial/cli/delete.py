@@ -22,7 +22,7 @@ def command(
     run: Run,
     volumes: Annotated[
         bool,
-        typer.Option("--volumes", help="Also delete its volume claim, with all checkpoints."),
+        typer.Option("--volumes", help="Also delete the run's PVC, including all checkpoints."),
     ] = False,
     yes: Yes = False,
     namespace: Namespace = "",

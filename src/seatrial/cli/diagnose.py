@@ -24,7 +24,7 @@ _SILENT = "No failure found."
 _UNKNOWN_DO = (
     "Check the kernel logs of the nodes and the pods (seatrial status). If ranks hang, restart "
     "with TORCH_FR_BUFFER_SIZE=20000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and NCCL_DEBUG=INFO, and pass "
-    "the directory of the dumps to this command."
+    "the directory with the dumps to this command."
 )
 
 
@@ -104,7 +104,7 @@ def _say_cause(number: int, cause: FoundCause) -> None:
 
 
 def _say_proof(proof: Proof) -> None:
-    """Print a log line with its place, cut to the width."""
+    """Print a log line with its file and line number, cut to the terminal width."""
     place = f"{proof.file}:{proof.line}" if proof.line else proof.file
     width = columns() or 2 * _WIDTH
     text = f"   {place}  {' '.join(proof.text.split())}"

@@ -98,7 +98,7 @@ def _say_remedy(found: tuple[InstalledPart, ...], other: InstalledPart) -> None:
         say(f"  pip install '.[{wanted}]'")
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
-        _say("To install every command (in a checkout of Seatrial):")
+        _say("To install the dependencies of every command (in a checkout of Seatrial):")
         say(f"  pip install '.[{','.join(here)}]'")
     there = [part.extra for part in lacking if part.extra in IN_WORKER]
     if there:

@@ -49,8 +49,8 @@ def install(
 ) -> None:
     """Create an environment for an engine from its lock file, and test it.
 
-    Rehearsals find the environment automatically. If it already exists, nothing happens; an
-    incomplete one is replaced.
+    Rehearsals find the environment automatically. If it already exists, the command
+    does nothing; an incomplete environment is replaced.
     """
     made = engines.install_engine(name, tell=say_error)
     found, place = made.versions, made.directory
@@ -69,7 +69,7 @@ def install(
 def settings(file: SpecFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Print the settings that a run passes to its engine, in the engine's own format.
 
-    Megatron takes flags; LLM Foundry takes a YAML file for `composer -c llmfoundry train`.
+    Megatron accepts flags; LLM Foundry reads a YAML file with `composer -c llmfoundry train`.
     """
     found = engines.engine_settings(file, overrides or ())
     if as_json:

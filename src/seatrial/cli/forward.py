@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial forward`: forward a run's TensorBoard to a port of this host."""
+"""`seatrial forward`: forward a run's TensorBoard to a local port."""
 
 import sys
 from typing import Annotated
@@ -25,7 +25,7 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Forward a run's TensorBoard to a port of this host, until Ctrl-C.
+    """Forward a run's TensorBoard to a local port, until Ctrl-C.
 
     Listens on loopback only, because TensorBoard has no password.
     """

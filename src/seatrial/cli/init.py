@@ -35,7 +35,7 @@ FLAGS = {
 """The flag that sets each field of a new spec."""
 
 LARGEST = 1_000_000
-"""A larger number is a typing error: nobody has more machines."""
+"""A larger number is a typo: nobody has that many machines."""
 
 
 def whole_number(text: str) -> int:
@@ -59,13 +59,13 @@ def interview(wishes: Wishes, catalog: Catalog) -> Wishes:
 
 @dataclass
 class _Interview:
-    """The values so far; each answer adds one."""
+    """The current values; each answer adds one."""
 
     wishes: Wishes
     catalog: Catalog
 
     def model(self) -> None:
-        """Ask for the model. The run is named after it unless a name was given."""
+        """Ask for the model. The run is named after the model unless the user set a name."""
         before = self.wishes.model
         names = self.catalog.names(Kind.MODELS)
         answer = self.ask_name("Model", before, Kind.MODELS, names)
@@ -76,7 +76,7 @@ class _Interview:
     def machines(self) -> None:
         """Ask for the profile, the node type and the number of nodes."""
         profiles = self.catalog.names(Kind.PROFILES)
-        answer = self.ask_name("Kind of cluster", self.wishes.profile, Kind.PROFILES, profiles)
+        answer = self.ask_name("Cluster profile", self.wishes.profile, Kind.PROFILES, profiles)
         profile = self.catalog.profile(answer)
         given = self.wishes.node_type
         default = given if given in profile.node_types else profile.default_node_type
@@ -116,7 +116,7 @@ class _Interview:
             except NotInCatalogError as error:
                 raise ValueError(str(error)) from None
             raise ValueError(
-                f"This kind of cluster has no {answer}. Use one of {', '.join(names)}."
+                f"This cluster profile has no {answer}. Use one of {', '.join(names)}."
             )
 
         return _ask(f"{question} (? lists them)", default, known)
@@ -186,7 +186,7 @@ Model = Annotated[
 Profile = Annotated[
     str,
     typer.Option(
-        autocompletion=_complete(Kind.PROFILES), help="Kind of cluster: local, eks, aks, gke, ..."
+        autocompletion=_complete(Kind.PROFILES), help="Cluster profile: local, eks, aks, gke, ..."
     ),
 ]
 NodeType = Annotated[
@@ -267,7 +267,7 @@ def command(
         )
     if wishes.profile == "local":
         for path in _not_there(wishes.data, wishes.tokenizer):
-            say_text(f"{path} does not exist yet. The run will read it from there.", rest="  ")
+            say_text(f"{path} does not exist yet. Create it before the run starts.", rest="  ")
     refused = _errors(new, output, catalog)
     if refused:
         say_text(f"seatrial launch would reject this run. Change {output} first:", rest="  ")
@@ -304,6 +304,6 @@ def _made(wishes: Wishes, catalog: Catalog) -> Starter:
 
 
 def _about_flag(finding: Finding) -> Finding:
-    """Replace the finding's place in the file by the flag."""
+    """Replace the finding's location in the file with the flag."""
     flag = FLAGS.get(finding.where.field, finding.where.field)
     return replace(finding, where=Where(field=flag))

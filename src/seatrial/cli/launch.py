@@ -53,8 +53,8 @@ def command(
 ) -> None:
     """Submit a run to its cluster, or start it on this host if its profile is local.
 
-    Submits exactly what `seatrial render` prints. If the run is already there with the same spec,
-    nothing happens. If the spec changed, launch shows the differences and asks; after your
+    Submits exactly what `seatrial render` prints. If the run already exists with the same spec,
+    launch does nothing. If the spec changed, launch shows the differences and asks; after your
     confirmation (or with --yes) the new spec continues from the last checkpoint. A failed or
     stopped run gets a new attempt. Needs the cluster extra.
     """
@@ -94,7 +94,7 @@ def _ask(changes: list[FieldDifference]) -> bool:
     for change in changes:
         say_text(str(change), "  ", "      ")
     if not changes:
-        say("  no field that the launched spec shows")
+        say("  none in the recorded fields")
     return typer.confirm("Stop it and continue with the new spec from the last checkpoint?")
 
 

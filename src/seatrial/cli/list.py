@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial list`: the runs of a namespace and of this directory."""
+"""`seatrial list`: the runs in a namespace and in this directory."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """List runs, including finished ones, newest first.
 
-    Lists the runs of a namespace (needs the cluster extra) and, unless you name a cluster, the
+    Lists the runs in a namespace (needs the cluster extra) and, unless you name a cluster, the
     runs that were launched on this host from this directory.
     """
     found = list_runs(namespace, kubeconfig=kubeconfig, context=context, tell=say_error)

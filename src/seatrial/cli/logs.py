@@ -25,7 +25,7 @@ def command(
         int | None, typer.Option(min=0, metavar="N", help="Only this rank. Default: all.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing until the run ends.")
+        bool, typer.Option("--follow", "-f", help="Keep printing until the run finishes.")
     ] = False,
     tail: Annotated[
         int | None,
@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Print the output of a run's newest attempt, all ranks merged by time.
 
-    Each line starts with its rank, or with its node for lines of torchrun itself. With --follow,
-    an interrupted log continues where it stopped. With --json, prints one object per line.
+    Each line starts with its rank, or with its node for torchrun's own lines. With --follow,
+    an interrupted log stream resumes where it stopped. With --json, prints one object per line.
     """
     chosen = find_run(run, namespace, kubeconfig=kubeconfig, context=context, tell=say_error)
     for line in chosen.logs(Asked(rank, follow, tail, container)):

@@ -48,7 +48,7 @@ from seatrial.version import VERSION
 _REMEDIES = {
     errno.ENOSPC: "Free disk space, then rerun the command.",
     errno.EDQUOT: "Free space within the quota, then rerun the command.",
-    errno.EFBIG: "The file exceeds the size limit. Raise it (ulimit -f) or use another disk.",
+    errno.EFBIG: "The file exceeds the size limit. Raise it (ulimit -f) or use a different disk.",
     errno.EROFS: "Use a writable directory.",
     errno.EACCES: "Check the permissions, or use a directory that you own.",
     errno.EPERM: "Check the permissions, or use a directory that you own.",
@@ -57,7 +57,7 @@ _REMEDIES = {
     errno.EMFILE: "Too many files are open. Raise the limit: ulimit -n.",
     errno.ENFILE: "Too many files are open on this host.",
     errno.ENOMEM: "Stop other programs, or use a host with more memory.",
-    errno.EIO: "The disk or its network connection fails. See the kernel log (dmesg).",
+    errno.EIO: "The disk or its network connection is failing. See the kernel log (dmesg).",
     errno.ESTALE: "The network file system lost this file. Remount it.",
     errno.ENETUNREACH: "Check this host's network.",
     errno.EHOSTUNREACH: "Check this host's network.",
@@ -74,7 +74,7 @@ def _shortened(path: str) -> str:
 
 
 def host_problem(error: BaseException) -> str:
-    """Describe a problem of this host and its fix. Empty if the host is not the cause."""
+    """Describe a problem with this host and its fix. Empty if the host is not the cause."""
     if isinstance(error, MemoryError):
         return f"out of memory. {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error.strerror):
@@ -89,32 +89,32 @@ def host_problem(error: BaseException) -> str:
 GROUPS = {
     "Start": {
         "doctor": "Show what is installed, what is missing, and how to install it.",
-        "init": "Write a commented run.yaml for a model and a kind of cluster.",
+        "init": "Write a commented run.yaml for a model and a cluster profile.",
         "recipes": "List, show and copy the specs that ship with Seatrial.",
-        "run": "Take a run through every step; rerun it to continue.",
+        "run": "Take a run through every step; rerun to continue.",
     },
     "Plan": {
         "validate": "Check specs and show the values they resolve to.",
         "plan": "Find the fastest layout that fits; show memory, time and cost.",
         "check": "Check a run for errors before it uses a GPU.",
         "rehearse": "Train a small twin of a run on a CPU with the real engine.",
-        "calibrate": "Fit the planner to a few measured steps of a run.",
+        "calibrate": "Calibrate the planner with a few measured step times of a run.",
     },
     "Data": {
         "data": "Prepare, estimate, verify and inspect training data.",
     },
     "Run": {
-        "render": "Print or write the Kubernetes manifests of a run.",
+        "render": "Print or write the Kubernetes manifests for a run.",
         "launch": "Submit a run to its cluster, or start it on this host.",
         "wait": "Wait for a run to finish; the exit code is its result.",
         "stop": "Stop a run; it saves a checkpoint first.",
         "delete": "Delete a run from its cluster or this host; its volume is kept.",
     },
     "Observe": {
-        "list": "List the runs of a namespace and of this directory.",
+        "list": "List the runs in a namespace and in this directory.",
         "status": "Show the state of a run and the reasons for it.",
         "logs": "Print the output of a run's processes, for all ranks or one.",
-        "watch": "Watch a run live: curves, ranks, goodput, estimated end.",
+        "watch": "Watch a run live: curves, ranks, goodput, time left.",
         "report": "Write an HTML report of a run.",
         "diagnose": "Find out why a run stopped, hangs or is slow.",
         "forward": "Forward a run's TensorBoard to a local port.",
@@ -149,7 +149,7 @@ OTHER_NAMES = {
     "tensorboard": "forward",
     "install": "engines",
 }
-"""Commands of other tools, and ours that does the same."""
+"""Command names from other tools, and the equivalent Seatrial command."""
 
 TERMINATED = 143
 """The exit code after SIGTERM (128 + 15)."""
@@ -199,7 +199,7 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options. The completion options take the name of a shell.
+        """Read the options. The completion options accept the name of a shell.
 
         Typer ignores that name and always uses the current shell.
         """
@@ -305,7 +305,7 @@ def _count_interrupts() -> list[int]:
 def _pass_interrupt_on(lost: Any) -> None:
     """Raise Ctrl-C again if it arrived where Python cannot raise an exception.
 
-    Examples are callbacks of weak references, which every import has: Python would print a
+    One example is a weak-reference callback, which runs in every import: Python would print a
     traceback and continue.
     """
     if issubclass(lost.exc_type, KeyboardInterrupt):
@@ -335,7 +335,7 @@ def _run(interrupts: list[int]) -> int:
         except OutputLostError:
             raise
         except Exception as error:
-            # Pydantic replaces a Ctrl-C by its own error while it builds a model.
+            # Pydantic replaces a Ctrl-C with its own error while it builds a model.
             if interrupts:
                 say_error("\nStopped.")
                 return ExitCode.INTERRUPTED
@@ -417,7 +417,7 @@ def _report_defect(error: Exception, *, as_json: bool) -> int:
         say_json({"error": message, "findings": [], "report": kept})
     say_error(f"seatrial: {message}")
     if kept:
-        say_error(f"Please report it and attach {kept}, which has the traceback.")
+        say_error(f"Please report it and attach {kept}, which contains the traceback.")
     else:
         say_error(
             f"Please report it with this traceback, which could not be written to disk:\n{trace}"

@@ -74,5 +74,5 @@ Where = Annotated[
 ]
 
 Step = Annotated[
-    int | None, typer.Option(min=0, help="The step of the checkpoint. Default: the newest.")
+    int | None, typer.Option(min=0, help="The checkpoint's step. Default: the newest.")
 ]

@@ -32,14 +32,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 Compare = Annotated[
     list[Path] | None,
-    typer.Option("--compare", metavar="OTHER.YAML", help="Compare with the plan of another spec."),
+    typer.Option("--compare", metavar="OTHER.YAML", help="Compare with the plan for another spec."),
 ]
 WhatIf = Annotated[
     list[str] | None,
     typer.Option(
         "--what-if",
         metavar="KEY=V1,V2,...",
-        help="Compare plans for several values of a field. Repeatable: combines them.",
+        help="Compare plans for several values of a field. Repeat it to plan all combinations.",
     ),
 ]
 Html = Annotated[
@@ -78,15 +78,15 @@ def command(
     if what_if or compare:
         if html is not None or limits or again:
             raise UsageError(
-                "--html, --limits and --again apply to one plan, and --what-if and --compare make "
-                "several. Use one kind at a time."
+                "--html, --limits and --again apply to a single plan; --what-if and --compare make "
+                "several. Use options from only one of these groups."
             )
         sweep = sweep_plans([file, *(compare or ())], what_if or (), given)
         if as_json:
             say_json([compared_data(variant, sweep.headers) for variant in sweep.variants])
         else:
             say_plans(sweep.variants, sweep.headers)
-            say("next  set the values of one row in the spec, then seatrial plan")
+            say("next  copy the values of one row to the spec, then run seatrial plan")
         if not any(variant.run for variant in sweep.variants):
             raise typer.Exit(ExitCode.FINDINGS)
         return

@@ -51,7 +51,7 @@ def command(
         ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Repeat the kill drill of an earlier rehearsal.")
+        int | None, typer.Option(help="The seed of an earlier rehearsal, to repeat its kill drill.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -74,7 +74,7 @@ def command(
             _say_result(result, many=len(twins) > 1)
 
     again = seatrial_words("rehearse", file, *overrides or ())
-    with on_interrupt(f"Logs stay in .seatrial. To rehearse again: {again}"):
+    with on_interrupt(f"Logs are kept in .seatrial. To rehearse again: {again}"):
         done = rehearse(
             file,
             overrides or (),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands with `--on kubernetes`, which run in pods of the cluster with the run's volume."""
+"""Commands with `--on kubernetes`, which run in pods that mount the run's volume."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class RemotePlace(StrEnum):
 
 
 On = Annotated[
-    RemotePlace, typer.Option(help="Run here, or in a pod of the cluster with the run's volume.")
+    RemotePlace, typer.Option(help="Run here, or in a pod that mounts the run's volume.")
 ]
 
 ON_KUBERNETES = " --on kubernetes"

@@ -62,7 +62,7 @@ def say_comparison(
 
 
 def _shown_changes(comparison: Comparison) -> list[FieldDifference]:
-    """Return the changes without digests, which only follow from others, unless they are alone."""
+    """Return the changes without digests, unless only digests changed."""
     if comparison.verdict is not DiffVerdict.CHANGED:
         return []
     others = [each for each in comparison.changes if not each.path.endswith(_DIGESTS)]
@@ -73,7 +73,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _KEPT = (Part.RUN, Part.ADMIN)
 """The parts that a directory always gets. The data part (a RayJob, which needs KubeRay) is only
-written on request: `seatrial data prepare --on kubernetes` does without it."""
+written on request: `seatrial data prepare --on kubernetes` does not need it."""
 
 
 @app.command(epilog=examples("seatrial render run.yaml", "seatrial render run.yaml -o manifests/"))
@@ -94,7 +94,7 @@ def command(
         bool, typer.Option("--helm", help="Write a Helm chart for the run (needs --output).")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the files of an earlier render.")
+        bool, typer.Option("--force", help="Replace files from an earlier render.")
     ] = False,
     diff: Annotated[
         bool,
@@ -136,13 +136,13 @@ def command(
 
 
 def _refuse_together(part: Part, output: Path | None, *, helm: bool, diff: bool) -> None:
-    """Refuse options that exclude each other."""
+    """Refuse mutually exclusive options."""
     if helm and output is None:
-        raise UsageError("--helm writes a chart of several files. Add --output DIR.")
+        raise UsageError("--helm writes a chart with several files. Add --output DIR.")
     if helm and part is Part.ADMIN:
         raise UsageError(
-            "--helm writes a chart of the run, and --part admin is not part of it. Omit one of "
-            "them. The chart for administrators is charts/seatrial."
+            "--helm writes a chart for the run, which does not include --part admin. Omit one of "
+            "the two options. The chart for administrators is charts/seatrial."
         )
     if diff and output is not None:
         raise UsageError("--diff compares with a cluster and writes no files. Omit --output.")
@@ -170,7 +170,7 @@ def _conclude(output: Path, made: dict[Part, Rendering], plan: Plan, *, helm: bo
     """Print what was written, and the next step."""
     namespace = plan.spec.cluster.namespace
     if helm:
-        say_text(f"Wrote the chart of {plan.spec.name} to {output}.", rest="  ")
+        say_text(f"Wrote the chart for {plan.spec.name} to {output}.", rest="  ")
         say(f"next  helm install {plan.spec.name} {output} --namespace {namespace}")
         return
     numbers = ", ".join(

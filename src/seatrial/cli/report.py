@@ -40,9 +40,9 @@ def command(
     context: Context = "",
     as_json: Json = False,
 ) -> None:
-    """Write an HTML report of a run into one file that works offline.
+    """Write an HTML report of a run to a single file that works offline.
 
-    Shows curves, restarts and their causes, the use of time, checkpoints, and planned versus
+    Shows curves, restarts and their causes, how the time was spent, checkpoints, and planned versus
     measured values. Needs the report extra.
     """
     if len(runs) > 1 and not compare:
@@ -66,7 +66,7 @@ def command(
 
 
 def _line(chapter: Chapter) -> str:
-    """Summarise a run and its use of time."""
+    """Summarise a run and how its time was spent."""
     now, spent = chapter.snapshot, chapter.spent
     steps = f"step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "")
     words = f"{chapter.name}  {steps} · loss {loss_words(now.loss)}"

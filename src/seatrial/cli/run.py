@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Take a run through every step, from the corpus to the report.
 
-    Each step is a command that you can also call yourself. The pipeline stops at the first step
+    Each step is a command that you can also run yourself. The pipeline stops at the first step
     that fails or needs your input; rerun the command to continue from there. If the spec changed,
     it starts again from the first step.
     """

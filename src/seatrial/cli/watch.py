@@ -37,10 +37,10 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Watch a run live: curves, ranks, goodput, estimated end.
+    """Watch a run live: curves, ranks, goodput, time left.
 
-    Without a terminal, prints a line every 30 seconds until the run ends. The live view needs the
-    watch extra.
+    Without a terminal, prints a line every 30 seconds until the run finishes. The live view needs
+    the watch extra.
     """
     on_terminal = _draws() and not once and not as_json
     drawn = on_terminal and find_spec("textual") is not None
@@ -73,7 +73,7 @@ def _piped() -> ByteStream | None:
     if sys.stdin is None or sys.stdin.isatty():
         return None
     with suppress(OSError):
-        # Textual reads keys from file 0, whatever that is.
+        # Textual reads keys from file descriptor 0, even if it is not a terminal.
         terminal = os.open("/dev/tty", os.O_RDWR)
         log = os.fdopen(os.dup(0), "rb")
         os.dup2(terminal, 0)
@@ -92,7 +92,7 @@ def _say_events(history: RunHistory, *, follow: bool) -> None:
 
 
 def _draw(history: RunHistory) -> None:
-    """Show the live view until the user leaves it."""
+    """Show the live view until the user closes it."""
     # Imported here because it is an extra and takes a third of a second.
     from seatrial.reports.live.app import WatchApp  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from seatrial.cluster.errors import error_of, is_unserved, unreachable
 from seatrial.cluster.transport import Answer, Call, DroppedError, Transport
 
 READY = Call("GET", "/readyz", about="whether the server is ready")
-"""Returns 200 once roles and definitions are loaded. Every account may call it."""
+"""Returns 200 once roles and CRDs are loaded. Every account may call it."""
 
 Tell = Callable[[str], None]
 """Receives messages for the user, one sentence each."""
@@ -22,14 +22,14 @@ class CallPatience:
     """How long to retry a call, in seconds, by error."""
 
     outage: float = 180.0
-    """No answer, 429, 502, 503 or 504: a server that restarts or is overloaded."""
+    """No response, 429, 502, 503 or 504: a server that restarts or is overloaded."""
     failing: float = 30.0
     """500: a leader election in etcd, or a webhook that never succeeds."""
     credentials: float = 15.0
     """401: a token that is being renewed."""
     recovery: float = 60.0
-    """401, 403 and unknown kinds while the server is not ready: after its start, it answers before
-    it has loaded accounts, roles and definitions."""
+    """401, 403 and unknown kinds while the server is not ready: after a start, it responds before
+    it has loaded accounts, roles and CRDs."""
     settling: float = 3.0
     """How long after an outage a server that is ready may still deny requests by mistake."""
     first_pause: float = 0.2
@@ -41,7 +41,7 @@ class CallPatience:
 
 
 class Api:
-    """A client of one API server that retries where it can help."""
+    """A client of one API server that retries calls when a retry can succeed."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Api:
 
 
 class ApiTrouble:
-    """The errors of one call so far, and the decision to retry."""
+    """The errors of one call, and the decision to retry."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -155,7 +155,7 @@ class ApiTrouble:
             )
 
     def _wait(self, asked: float | None) -> None:
-        """Pause for as long as the server asks, otherwise with exponential backoff."""
+        """Pause for as long as the server requests, otherwise with exponential backoff."""
         longest = self._api.patience.longest_pause
         # Jitter, so that clients do not all return at the same moment.
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311

@@ -151,7 +151,7 @@ def configuration_of(target: Target) -> Configuration:
                 persist_config=False,
             )
     except Exception as error:
-        # Report any error of the file or of a credential plugin.
+        # Report any error from the file or from a credential plugin.
         text = str(error).strip().replace("\n", " ") or type(error).__name__
         if not _is_inside(target) and not target.is_there:
             text = "the file does not exist"
@@ -190,7 +190,7 @@ def context_namespace(target: Target) -> str:
 
 
 def _is_inside(target: Target) -> bool:
-    """True if this process runs in a pod and no kubeconfig is given."""
+    """True if this process runs in a pod and no kubeconfig is set."""
     given = target.kubeconfig or target.context or os.environ.get("KUBECONFIG")
     return IN_CLUSTER in os.environ and not given
 

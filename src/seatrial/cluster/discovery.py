@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discover which operators and API versions a cluster serves.
 
-Uses discovery and OpenAPI, which every account may read. Reading the definitions themselves needs a
+Uses discovery and OpenAPI, which every account may read. Reading the CRDs themselves needs a
 cluster role.
 """
 
@@ -29,7 +29,7 @@ GROUPS = (
 
 
 def served_definitions(api: Api) -> dict[str, tuple[str, ...]]:
-    """Return the served versions by name, such as `pytorchjobs.kubeflow.org`, of these groups."""
+    """Return the served versions by name, such as `pytorchjobs.kubeflow.org`, in these groups."""
     answer = api.call(Call("GET", "/apis", about="the cluster's API groups"))
     found: dict[str, list[str]] = {}
     for group in answer.body.get("groups") or ():
@@ -42,7 +42,7 @@ def served_definitions(api: Api) -> dict[str, tuple[str, ...]]:
 
 
 def _plurals(api: Api, group_version: str) -> list[str]:
-    """Return the kinds of a group version, without subresources such as the status."""
+    """Return the kinds in a group version, without subresources such as the status."""
     path = f"/apis/{group_version}"
     body: Json = api.call(Call("GET", path, about=group_version)).body
     names = [str(each["name"]) for each in body.get("resources") or ()]

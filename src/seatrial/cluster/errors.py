@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the API server as findings: where, rule, value, fix."""
+"""Errors from the API server as findings: where, rule, value, fix."""
 
 from seatrial.cluster.transport import Answer, Call
 from seatrial.codes.cluster import ClusterCode
@@ -20,7 +20,7 @@ class ClusterError(FindingsError):
 
 
 class ConflictError(ClusterError):
-    """An object already exists, has changed meanwhile, or has another owner."""
+    """An object already exists, has changed meanwhile, or has a different owner."""
 
 
 class DeniedError(ClusterError):
@@ -32,15 +32,15 @@ class NotServedError(ClusterError):
 
 
 class UnreachableError(ClusterError):
-    """The API server does not answer."""
+    """The API server does not respond."""
 
 
 def unreachable(server: str, reason: str, seconds: float) -> UnreachableError:
-    """Return the error for a server that does not answer."""
+    """Return the error for a server that does not respond."""
     return UnreachableError(
         ClusterCode.UNREACHABLE,
         server,
-        f"the API server did not answer for {seconds:.0f} s: {reason}.",
+        f"the API server did not respond for {seconds:.0f} s: {reason}.",
         "Check that the cluster is running and reachable (kubectl get --raw /readyz), and that "
         "--context is correct. Submitted runs continue meanwhile.",
         reason,
@@ -62,7 +62,7 @@ def error_of(call: Call, answer: Answer) -> ClusterError:
         return ClusterError(
             ClusterCode.INVALID,
             where,
-            f"a quota or limit of the namespace rejects it: {said}.",
+            f"the object exceeds a quota or limit in the namespace: {said}.",
             "Request less, or ask an administrator for a larger quota.",
             said,
         )
@@ -80,38 +80,38 @@ def error_of(call: Call, answer: Answer) -> ClusterError:
             ClusterCode.NOT_SERVED,
             where,
             "the cluster does not serve this kind of object.",
-            "Install its operator, or set cluster.operator to another.",
+            "Install its operator, or set cluster.operator to a different one.",
             said,
         )
     return _other_error(call, answer)
 
 
 def _other_error(call: Call, answer: Answer) -> ClusterError:
-    """Return the errors of the object itself and of the server."""
+    """Return an error about the object itself or the server."""
     where, said = call.about or call.path, answer.message
     if answer.status == 404:
         return ClusterError(
             ClusterCode.NOT_FOUND,
             where,
             f"{said}.",
-            "Check cluster.namespace and --context. To list the runs of a namespace: seatrial list",
+            "Check cluster.namespace and --context. To list the runs in a namespace: seatrial list",
             said,
         )
     if answer.status == 409:
         return ConflictError(
             ClusterCode.CONFLICT,
             where,
-            f"it conflicts with another change: {said}.",
-            "Check who changed it (kubectl get --show-managed-fields), then try again.",
+            f"this change conflicts with another one: {said}.",
+            "Check who changed the object (kubectl get --show-managed-fields), then try again.",
             said,
         )
     if answer.status in (400, 413, 415, 422):
         return ClusterError(
             ClusterCode.INVALID,
             where,
-            f"the API server rejects it: {said}.",
-            "Compare with seatrial render --diff. Check cluster.operator_version and the webhooks "
-            "of the cluster.",
+            f"the API server rejects the object: {said}.",
+            "Compare with seatrial render --diff. Check cluster.operator_version and the cluster's "
+            "webhooks.",
             said,
         )
     return ClusterError(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read, list, create, apply, patch and delete objects of a cluster."""
+"""Read, list, create, apply, patch and delete objects in a cluster."""
 
 from collections.abc import Iterator
 
@@ -65,11 +65,11 @@ def preview(api: Api, manifest: Json) -> Json:
 
 
 def apply_over(api: Api, manifest: Json, there: Json) -> Json:
-    """Apply a manifest to an existing object. Fields of other managers stay theirs.
+    """Apply a manifest to an existing object. Other managers keep their fields.
 
     Changes only the object that was read. Raises ConflictError if it has changed since, or was
-    replaced by another of the same name. Manual changes to Seatrial's fields are reverted: the spec
-    is authoritative.
+    replaced by another object with the same name. Manual changes to Seatrial's fields are reverted:
+    the spec is authoritative.
     """
     there = _as_applied(api, manifest, there)
     same = {key: there["metadata"][key] for key in ("uid", "resourceVersion")}
@@ -88,7 +88,7 @@ def _as_applied(api: Api, manifest: Json, there: Json) -> Json:
     """Convert Seatrial's field ownership from create to apply, so that fields can be removed.
 
     An apply removes a field that is no longer rendered only if an earlier apply has set it. Objects
-    are created by POST, because an apply would change an existing object.
+    are created with POST, because an apply would change an existing object.
     """
     entries = there["metadata"].get("managedFields") or []
     own = [e for e in entries if e.get("manager") == MANAGER and not e.get("subresource")]
@@ -128,8 +128,8 @@ def delete(
 ) -> bool:
     """Delete an object and its dependents. Return True if it existed.
 
-    With a uid, a later object of the same name is left alone, so a repeated request after a lost
-    answer deletes only once.
+    With a uid, a later object with the same name is left alone, so a request that is repeated after
+    a lost response deletes only once.
     """
     body: Json = {"propagationPolicy": "Background"}
     if uid:
@@ -145,7 +145,7 @@ def delete(
 
 
 def may(api: Api, verb: str, kind: ObjectKind, namespace: str, part: str = "") -> bool:
-    """True if the account has a permission. Every account may ask."""
+    """True if the account has a permission. Every account may query its own permissions."""
     wanted = {
         "verb": verb,
         "group": kind.group,
@@ -176,7 +176,7 @@ def labelled(**labels: str) -> str:
 
 
 def owned_by(items: list[Json], uid: str) -> Iterator[Json]:
-    """Yield the objects that another one owns."""
+    """Yield the objects whose owner has this uid."""
     for item in items:
         if any(o.get("uid") == uid for o in item["metadata"].get("ownerReferences") or ()):
             yield item
@@ -189,5 +189,5 @@ def _success(call: Call, answer: Answer) -> Answer:
 
 
 def _named(item: Json, kind: ObjectKind) -> Json:
-    """Add the kind to an object of a list, which the server omits."""
+    """Add the kind, which the server omits in lists, to an object."""
     return {"apiVersion": kind.api_version, "kind": kind.name, **item}

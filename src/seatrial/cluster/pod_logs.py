@@ -21,7 +21,7 @@ from seatrial.cluster.transport import Answer, Call, DroppedError, Json, Refused
 QUIET_SECONDS = 60.0
 """Reconnect a stream without data after this time: its connection may be dead."""
 LOOK_SECONDS = 1.0
-"""How often to check if a container has started."""
+"""How often to check whether a container has started."""
 _NOT_STARTED = 400
 """The status for a container that has not started."""
 _GONE = 404
@@ -68,7 +68,7 @@ class ContainerLog:
         self.position = Position()
 
     def lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[PodLogLine]:
-        """Yield the existing lines. With `follow`, also new ones until the pod ends."""
+        """Yield the existing lines. With `follow`, also new ones until the pod finishes."""
         trouble = ApiTrouble(self._api)
         while True:
             status = self._status()
@@ -96,7 +96,7 @@ class ContainerLog:
 
     def _after_drop(self, trouble: ApiTrouble, dropped: DroppedError) -> ApiTrouble:
         """Pause before the next try if the server is unreachable. Raises after too long."""
-        # A quiet log is no outage. A later outage has its own time limit.
+        # A log without new lines is not an outage. A later outage has its own time limit.
         if dropped.is_read_timeout:
             return ApiTrouble(self._api)
         trouble.dropped(str(dropped))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Forward a local port to a port of a pod through the API server."""
+"""Forward a local port to a pod's port through the API server."""
 
 import selectors
 import socket
@@ -51,7 +51,7 @@ class Forward:
                 ClusterCode.CONFLICT,
                 f"{LOOPBACK}:{local}",
                 f"cannot listen on this port: {error.strerror}.",
-                "Choose another port with --port.",
+                "Choose a different port with --port.",
             ) from None
 
     @property
@@ -89,9 +89,9 @@ class Forward:
             raise ClusterError(
                 ClusterCode.DENIED if "403" in str(error.reason) else ClusterCode.UNREACHABLE,
                 self._about,
-                f"cannot forward its port {self._port}: {str(error.reason).splitlines()[0]}.",
+                f"cannot forward port {self._port}: {str(error.reason).splitlines()[0]}.",
                 "Check that the pod is running, and that the account may forward ports "
-                "(the role seatrial-launcher has it).",
+                "(the role seatrial-launcher includes this permission).",
             ) from None
         found: socket.socket = forward.socket(self._port)
         return found

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""One call of an API server and its answer. The transport is replaceable."""
+"""One call to an API server and its answer. The transport is replaceable."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response of the API server."""
+    """A response from the API server."""
 
     status: int
     body: Json = field(default_factory=dict)
@@ -65,7 +65,7 @@ class DroppedError(Exception):
     """No answer, or an incomplete one: refused, reset, timed out, interrupted."""
 
     def __init__(self, reason: str, *, is_read_timeout: bool = False) -> None:
-        """Store if the server was silent for `Call.read_seconds` on an open connection."""
+        """Store whether the server was silent for `Call.read_seconds` on an open connection."""
         self.is_read_timeout = is_read_timeout
         super().__init__(reason)
 

@@ -21,11 +21,11 @@ class Outlook:
     """Seconds until the last step."""
 
     likely: float
-    """Assumes recent step times, and saves and evaluations as often as so far."""
+    """Assumes recent step times, and the past frequency of saves and evaluations."""
     soonest: float
     """As `likely`, with the lower confidence limit of the median step time."""
     latest: float
-    """Includes restarts and waiting as so far, or the upper confidence limit of the median."""
+    """Includes restarts and waiting at their past rate, or the median's upper confidence limit."""
 
 
 def outlook(now: Snapshot, spent: Goodput, new_steps: int) -> Outlook | None:

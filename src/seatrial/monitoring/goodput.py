@@ -21,7 +21,7 @@ _RECENT = 64
 
 
 class Bucket(StrEnum):
-    """The use of a moment of an attempt."""
+    """How the time of an attempt is spent."""
 
     TRAINING = "training"
     """Steps that no attempt had done before."""
@@ -34,7 +34,7 @@ class Bucket(StrEnum):
     STARTING = "starting"
     """From the start of the processes to the start of training: imports, groups, loading."""
     WAITING = "waiting"
-    """From a submission, or the end of processes, until processes start: queue, nodes, images."""
+    """From a submission, or the exit of processes, until processes start: queue, nodes, images."""
     HUNG = "hung"
     """No progress for longer than a step may take."""
 
@@ -138,7 +138,7 @@ class Account:
         self._up = False
 
     def result(self) -> Goodput:
-        """Return the totals so far."""
+        """Return the current totals."""
         return Goodput(
             MappingProxyType(dict(self._seconds)),
             self._attempts,

@@ -11,8 +11,8 @@ STEP_FLOOR = 10.0
 same factor (nvidia-resiliency-ext, fault_tolerance/config.py, safety_factor). Below ten seconds, a
 hang is indistinguishable from a garbage collection or a slow disk."""
 SAVE_FLOOR = 600.0
-"""Minimum timeout in seconds of saves, evaluations, and the first and last step. It equals that of
-NCCL, after which its watchdog kills the processes."""
+"""Minimum timeout in seconds of saves, evaluations, and the first and last step. It equals
+NCCL's timeout, after which NCCL's watchdog kills the processes."""
 SAVE_REPORT_FACTOR = 10.0
 SAVE_KILL_FACTOR = 20.0
-"""Multiples of the longest save or evaluation so far: report first, then kill the ranks."""
+"""Multiples of the longest observed save or evaluation: report first, then kill the ranks."""

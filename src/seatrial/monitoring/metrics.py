@@ -16,8 +16,8 @@ from seatrial.monitoring.series import Series
 from seatrial.monitoring.utilisation import MfuBasis
 
 WINDOW = 50
-"""Steps that rates are taken over: long enough that one slow step is not a trend, short enough
-that a drop shows within minutes."""
+"""Steps over which rates are computed: enough that one slow step is not a trend, and so few that a
+drop shows within minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Snapshot:
     learning_rate: float | None
     """Learning rate of the newest step."""
     skipped: int
-    """Steps skipped by the loss scaler so far."""
+    """Total steps that the loss scaler skipped."""
     step_seconds: float | None
     """Median seconds of recent steps."""
     step_spread: float | None

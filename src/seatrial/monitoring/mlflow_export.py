@@ -40,7 +40,7 @@ class Sent:
     run_id: str
     """MLflow's ID of the run."""
     events: int
-    """Events of the log that MLflow now has."""
+    """Events in the log that MLflow now has."""
     points: int
     """Points that this export added."""
 

@@ -61,7 +61,7 @@ class Forecast:
     basis: MfuBasis
     """Tokens and FLOPs of a step."""
     seconds_error: float
-    """Relative error of the step time within which nine of ten published runs stay."""
+    """Relative error of the step time that 90 % of published runs stay within."""
 
     def against(self, measured: Snapshot) -> PlanAgainstRun:
         """Compare the plan with the measurements."""

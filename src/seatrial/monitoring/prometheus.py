@@ -49,10 +49,10 @@ def _counter(name: str, about: str, *label: str) -> Exported:
 
 EXPORTED = (
     _gauge("build_info", "Always 1; the worker's version is the label.", "version"),
-    _gauge("ranks", "Ranks that train."),
+    _gauge("ranks", "Number of training ranks."),
     # Progress and loss.
     _gauge("training_step", "The newest step."),
-    _gauge("training_target_step", "The step at which the run is done."),
+    _gauge("training_target_step", "The step at which training is complete."),
     _counter("training_steps", "Optimizer steps, including replayed ones."),
     _counter("training_replayed_steps", "Steps that were repeated after a failure."),
     _counter("training_skipped_steps", "Steps whose update the loss scaler skipped."),
@@ -60,7 +60,7 @@ EXPORTED = (
         "training_nonfinite_steps",
         "Steps with a NaN or infinite loss or gradient norm that were not skipped.",
     ),
-    _counter("training_tokens", "Tokens of all optimizer steps, including replayed ones."),
+    _counter("training_tokens", "Tokens in all optimizer steps, including replayed ones."),
     _gauge("training_loss", "Loss of the newest step."),
     _gauge("training_grad_norm", "Gradient norm of the newest step."),
     _gauge("training_learning_rate", "Learning rate of the newest step."),
@@ -72,7 +72,7 @@ EXPORTED = (
     _counter("step_part_seconds", "Seconds spent on each part of a step.", "part"),
     _gauge(
         "rank_busy_seconds",
-        "Seconds until a rank waits for the others: min, median and max over the ranks.",
+        "Seconds until a rank waits for the other ranks: min, median and max over the ranks.",
         "statistic",
     ),
     _gauge(
@@ -92,7 +92,7 @@ EXPORTED = (
     _gauge("checkpoint_interval_steps", "Steps between checkpoints, as set for the engine."),
     _gauge("checkpoint_timestamp_seconds", "Unix time of the newest checkpoint."),
     # Problems.
-    _counter("findings", "Findings of the running job.", "code", "severity"),
+    _counter("findings", "Findings reported by the running job.", "code", "severity"),
     _gauge("finding_timestamp_seconds", "Unix time of the latest finding.", "code", "severity"),
     _gauge("last_event_timestamp_seconds", "Unix time of the run's latest event."),
 )

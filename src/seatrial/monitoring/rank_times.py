@@ -13,7 +13,7 @@ from typing import Any
 from seatrial.monitoring.event_log import Event
 
 KEPT = 8
-"""Ranks that are named: as many as a node has GPUs, so that a slow node is named completely."""
+"""Number of ranks to name: as many as a node has GPUs, so that a slow node is named completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def sum_up_named(values: Iterable[tuple[int, float]], kept: int = KEPT) -> RankF
 
 
 def rank_figure(plain: object) -> RankFigure | None:
-    """Parse an event's plain data. Return None if it has another shape."""
+    """Parse an event's plain data. Return None if the data has a different shape."""
     if not isinstance(plain, Mapping):
         return None
     try:

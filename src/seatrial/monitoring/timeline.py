@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of a run: intervals with their use, and starts with the reason of their end."""
+"""The timeline of a run: how its time was spent, and the reason why each start ended."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ MOST_STARTS = 512
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A period of time with one use."""
+    """A period of time that was spent in one way."""
 
     bucket: Bucket
     begin: float
@@ -91,7 +91,7 @@ class Started:
     ended: float | None = None
     """Time of its last event; None while it runs."""
     cause: str = ""
-    """The reported reason of its end; empty while it runs."""
+    """The reported reason why it ended; empty while it runs."""
     lost_steps: int = 0
     """Steps that the next start repeated."""
 

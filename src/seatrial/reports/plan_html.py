@@ -26,13 +26,13 @@ from seatrial.reports.plan_text import (
 from seatrial.reports.svg import Bar, BarPiece, Box, legend, stacked, timeline
 
 MOST_STAGES = 16
-"""Maximum number of stages that are drawn; of more, evenly spaced ones."""
+"""Maximum number of stages that are drawn; if there are more, evenly spaced ones."""
 STEADY = 4
 """Micro batches of the schedule beyond those that fill the pipeline; the others repeat them."""
 NODES_DRAWN = 15
 """Nodes that are drawn first; the last one follows them."""
 SMALLEST_SHARE = 0.0005
-"""Parts of a step below this share are left out of the list."""
+"""Parts of a step below this share are omitted from the list."""
 
 MARK = '<meta name="generator" content="seatrial plan">'
 """The mark of a page that a newer one may replace."""
@@ -41,7 +41,7 @@ MARKED_WITHIN = 4096
 
 
 def refuse_other_file(path: Path) -> None:
-    """Refuse to replace any file that is not a page of a plan, such as the spec."""
+    """Refuse to replace any file that is not the page of a plan, such as the spec."""
     if not path.is_file():
         return
     try:
@@ -51,8 +51,8 @@ def refuse_other_file(path: Path) -> None:
         raise UsageError(f"--html {path} cannot be read: {error.strerror}.") from None
     if beginning and MARK.encode() not in beginning:
         raise UsageError(
-            f"--html {path} exists and is not a page of seatrial plan, so it is not replaced. "
-            "Choose another name, or remove the file."
+            f"--html {path} exists and was not written by seatrial plan, so it is not replaced. "
+            "Choose a different name, or remove the file."
         )
 
 
@@ -84,14 +84,14 @@ def _facts(page: Page) -> str:
 
 
 def _nodes(page: Page) -> str:
-    """Return the map of the nodes: which part of the model each GPU holds."""
+    """Return the map of the nodes: which part of the model is on each GPU."""
     plan = page.run.plan
     drawn = drawn_nodes(plan.layout, plan.machines, NODES_DRAWN)
     boxes = "".join("<div>…</div>" if node is None else _node(node) for node in drawn)
     numbers = caption(plan.layout, plan.machines)
     note = f"{numbers[:1].upper()}{numbers[1:]}."
     if plan.layout.tp_size > 1:
-        note += " Neighbours without a gap split the matrices of each layer."
+        note += " GPUs without a gap between them split the matrices of each layer."
     return f'<h2>Nodes</h2><div class="nodes">{boxes}</div><p class="note">{escape(note)}</p>'
 
 

@@ -61,7 +61,7 @@ def schedule_words(plan: Plan) -> tuple[str, str]:
         falls = f"{style}, at least {least}"
     elif style is DecayStyle.WSD:
         falls += f" in the last {_steps(schedule.anneal_samples, size)}"
-    # If the decay ends with the run, its end is the length of the run.
+    # If the decay ends with the run, the length of the run already states its last step.
     ends = schedule.decay_samples // size
     if style not in (DecayStyle.CONSTANT, DecayStyle.WSD) and ends != plan.length.steps:
         falls += f" at step {ends:,}"

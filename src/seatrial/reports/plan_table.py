@@ -23,7 +23,7 @@ from seatrial.units import format_count
 CUSTOM = "custom"
 """The name of a model without a preset, which needs its size."""
 MACHINE = (name("model"), name("machine"), number("GPUs"))
-"""The columns that are left out if all plans share their value."""
+"""The columns that are omitted if all plans share their value."""
 
 
 class ComparedPlan(Protocol):
@@ -49,7 +49,7 @@ class ComparedPlan(Protocol):
 def say_plans(plans: Sequence[ComparedPlan], headers: Sequence[str]) -> None:
     """Print the plans as a table, or as one block each if the terminal is too narrow.
 
-    A model, machine or number of GPUs that all plans share stands above the table.
+    A model, node type or number of GPUs that all plans share is printed above the table.
     """
     machines = [_machine(plan.run) for plan in plans if plan.run is not None]
     common = [values[0] for values in map(list, zip(*machines, strict=True)) if _alike(values)]
@@ -115,7 +115,7 @@ def _say_notes(plans: Sequence[ComparedPlan]) -> None:
     for reason, cells in reasons.items():
         say_text(f"{', '.join(cells)}: {reason}", "no plan  ")
     if any(plan.run is not None and plan.run.chosen is not None for plan in plans):
-        say_text("±: nine of ten runs are within it.")
+        say_text("±: nine of ten runs are within this range.")
     prices = sorted({price for plan in plans for price in _price(plan)})
     if prices:
         say_text(f"Costs: {'; '.join(prices)}.")
@@ -140,7 +140,7 @@ def _machine(run: PlannedRun) -> tuple[str, str, str]:
 
 
 def _row(plan: ComparedPlan, varied: Sequence[int]) -> tuple[str, ...]:
-    """Return the cells of one plan; of model, machine and GPUs, only those that vary."""
+    """Return the cells of one plan, with the model, machine and GPUs only if they vary."""
     run, budget = plan.run, plan.budget
     if run is None or budget is None:
         return (*plan.cells, *[""] * len(varied), "no plan", *[""] * 8)
@@ -162,7 +162,7 @@ def _figures(run: PlannedRun, budget: RunBudget) -> tuple[str, ...]:
         FIT_WORDS[need.verdict],
         duration_with_error(chosen.time.total, error),
         with_error(chosen.rate, error),
-        duration_with_error(budget.duration.total, budget.error) if budget.duration else "no end",
+        duration_with_error(budget.duration.total, budget.error) if budget.duration else "never",
         f"${with_error(budget.cost.usd, budget.error)}" if budget.cost else "no price",
     )
 

@@ -83,7 +83,7 @@ class Page:
     command: str
     """The next command; empty if another command called this one."""
     findings: tuple[Finding, ...] = ()
-    """Problems of the plan."""
+    """Problems with the plan."""
     limits: Limits | None = None
     """The fewest nodes and the largest model, if they were asked for."""
     volume: str = ""
@@ -283,7 +283,7 @@ def _length(page: Page) -> Iterator[Line]:
         yield "", "no GPU: time and cost are not modelled"
         return
     if budget.duration is None:
-        yield "length", f"never ends: failures come faster than the run can save ({steps})"
+        yield "length", f"never finishes: failures are more frequent than saves ({steps})"
         return
     whole, parts = length_words(budget.duration, budget.error)
     yield "length", f"{whole} for {steps}"
@@ -406,14 +406,14 @@ def limit_words(page: Page) -> list[str]:
     limits, machines = page.limits, page.run.plan.machines
     if limits is None:
         return []
-    nodes = f"fits on none of the numbers of nodes that were tried ({ROUND}, up to {MOST_NODES:,})"
+    nodes = f"fits on none of the node counts that were tried ({ROUND}, up to {MOST_NODES:,})"
     fewest = limits.fewest
     if fewest is not None:
         only = " with fsdp only" if limits.shared_out is Sharding.FSDP else ""
         which = "and no fewer" if fewest.all_tried else "but not every smaller number was tried"
         nodes = (
             f"fits on {fewest.nodes:,} × {machines.node_type}{only}, {which}; "
-            "more nodes must also divide evenly"
+            "a larger number must also divide evenly"
         )
     largest = limits.largest_model
     if largest is None:
@@ -422,7 +422,7 @@ def limit_words(page: Page) -> list[str]:
     up_to = "at least" if largest.largest_tried else "up to"
     return [
         nodes,
-        f"on these {machines.nodes:,}, a model of this shape fits {up_to} "
+        f"on these {machines.nodes:,}, a model of this shape fits with {up_to} "
         f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
         f"{'' if largest.largest_tried else '; the next size that divides well does not fit'})",
     ]
@@ -446,7 +446,7 @@ def _reasons(page: Page) -> Iterator[Line]:
 
 
 def _better(page: Page, best: Priced) -> str:
-    """Return the layout that the planner prefers to one that was given or kept."""
+    """Return the layout that the planner prefers to the one in the spec or the kept plan."""
     run = page.run
     if run.chosen is None:
         return ""
@@ -464,6 +464,6 @@ def memory_words(need: Memory) -> str:
     if not need.untested:
         return tested
     return (
-        f"{tested}, plus {percent(need.assumed)} assumed for what they barely test: "
+        f"{tested}, plus {percent(need.assumed)} assumed for features that they barely cover: "
         f"{', '.join(need.untested)}"
     )

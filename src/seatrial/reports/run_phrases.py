@@ -71,7 +71,7 @@ def percent(share: float) -> str:
 
 
 def goodput_words(spent: Goodput) -> str:
-    """List the buckets that hold time, largest first: `training 71 % · starting 20 %`."""
+    """List the buckets that are not empty, largest first: `training 71 % · starting 20 %`."""
     shares = {b: s / spent.wall for b, s in spent.seconds.items() if spent.wall and s > 0}
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return " · ".join(f"{bucket} {percent(share)}" for bucket, share in ordered)
@@ -98,9 +98,9 @@ def event_words(event: Event) -> str:
             return f"restart{number}: processes are starting"
         case EventKind.SAVE:
             verb = "staged" if values.get("asynchronous") else "saved"
-            return f"checkpoint of step {event.step:,} {verb}{taken}"
+            return f"checkpoint at step {event.step:,} {verb}{taken}"
         case EventKind.SAVED:
-            return f"checkpoint of step {event.step:,} saved"
+            return f"checkpoint at step {event.step:,} saved"
         case EventKind.EVALUATION:
             loss = values.get("loss")
             shown = f"{loss:.4f}" if isinstance(loss, (int, float)) else "?"

@@ -97,7 +97,7 @@ def _length(bar: Bar) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of a schedule."""
+    """A box in a schedule."""
 
     row: int
     """The row, from 0."""

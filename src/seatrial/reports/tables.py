@@ -19,7 +19,7 @@ class Column:
     header: str
     """The title of the column, with the unit if there is one."""
     number: bool = False
-    """True if it holds numbers, which are right-aligned."""
+    """True if it contains numbers, which are right-aligned."""
     whole: bool = False
     """True if its cells are never broken."""
     rank: int = 0
@@ -67,7 +67,9 @@ def say_table(
     left_out = [column.header for i, column in enumerate(columns) if i not in kept]
     if left_out:
         say_text(
-            f"Too narrow ({width} columns) for: {', '.join(left_out)}. To see all: --json.", rest=""
+            f"The output is too narrow ({width} characters) for: {', '.join(left_out)}. To see all "
+            "columns, use --json.",
+            rest="",
         )
 
 

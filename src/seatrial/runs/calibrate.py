@@ -31,11 +31,11 @@ class Calibrated:
     calibration: Calibration
     """The factor and its source."""
     file: Path
-    """The file that stores it."""
+    """The file that stores the calibration."""
     before: StepTimeError
-    """The expected error without it."""
+    """The expected error without calibration."""
     after: StepTimeError
-    """The expected error of other layouts with it."""
+    """The expected error for other layouts with the calibration."""
     news: str = ""
     """A message about the plan that was compared. Empty if there is none."""
 
@@ -62,7 +62,7 @@ def calibrate_run(
     if run.chosen is None or run.constants is None:
         raise UsageError(
             f"{loaded.spec.name} has no GPUs, and the planner predicts step times only for GPUs. "
-            "Set cluster.node_type to the machines on which you measured."
+            "Set cluster.node_type to the node type that you measured on."
         )
     machines = measured_on(basis)
     if isinstance(measured, Path):

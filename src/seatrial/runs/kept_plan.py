@@ -43,7 +43,7 @@ class FoundPlan:
     """The plan and the calibration that are stored next to a spec."""
 
     inputs: Inputs
-    """The current inputs of a plan of the spec."""
+    """The current inputs of a plan for the spec."""
     calibration: Calibration | None
     """The user's measurements; None if there are none for these machines."""
     run: PlannedRun | None
@@ -98,18 +98,18 @@ def find(basis: Basis, spec_file: Path) -> FoundPlan:
     changed = " and ".join(inputs.changed_since(kept.inputs))
     news = (
         f"{changed[:1].upper()}{changed[1:]} changed after the layout in {file} was chosen. "
-        f"The layout stays; to search again: seatrial plan {spec_file} --again."
+        f"The run keeps this layout; to search again: seatrial plan {spec_file} --again."
     )
     return FoundPlan(inputs, calibration, run, news if changed else "", findings)
 
 
 def _stale(calibration: Calibration, file: Path, spec_file: Path) -> Finding:
-    """Return the finding about a calibration of outdated constants."""
+    """Return the finding about a calibration for outdated constants."""
     return Finding(
         PlanCode.STALE_CALIBRATION,
         Severity.WARNING,
         Where(file=str(file)),
-        f"the calibration is ignored: it corrects constants that have changed since "
+        f"the calibration is ignored: the constants that it corrects have changed since then "
         f"({calibration.version}).",
         f"factor {calibration.scale:.3f}",
         f"Calibrate again: seatrial calibrate {spec_file} --events EVENT_LOG.",
@@ -145,7 +145,7 @@ def _read_kept(file: Path, inputs: Inputs) -> tuple[KeptPlan | None, str]:
 
 
 def _plan_kept(basis: Basis, calibration: Calibration | None, kept: KeptPlan) -> PlannedRun | None:
-    """Return the plan of the stored choices, or None if it is not the stored plan."""
+    """Plan with the stored choices. Return None if the result differs from the stored plan."""
     try:
         run = plan_run(basis, calibration=calibration, kept=kept.choices)
     except (FindingsError, ValueError, TypeError):

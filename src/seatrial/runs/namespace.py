@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The place of runs in a cluster: one namespace."""
+"""The namespace in a cluster that contains the runs."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def _nobody(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One namespace of one cluster. Tests pass their own clock."""
+    """One namespace in one cluster. Tests pass their own clock."""
 
     api: Api
     namespace: str

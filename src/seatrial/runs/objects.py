@@ -39,7 +39,7 @@ from seatrial.runs.status.observe import find_job
 from seatrial.spec.cluster import Gang, Operator
 
 TRIES = 5
-"""How many concurrent writes by others an apply survives."""
+"""How often an apply is retried after concurrent writes by others."""
 PAUSE_SECONDS = 0.2
 _POD_GROUPS = {Gang.COSCHEDULING: POD_GROUP, Gang.VOLCANO: VOLCANO_POD_GROUP}
 _JOBS = {JOB_SET.name, *(kind.name for kind in JOB_KINDS.values())}
@@ -47,7 +47,7 @@ _JOBS = {JOB_SET.name, *(kind.name for kind in JOB_KINDS.values())}
 
 
 def is_own(site: Site, run: str, item: Json) -> bool:
-    """True if an object of the cluster belongs to the run."""
+    """True if an object in the cluster belongs to the run."""
     # Read the ledger only if the API server has no record of the creator.
     return belongs_to(item, run) or (
         has_labels_of(item, run) and belongs_to(item, run, site.ledgers.objects_of(run))

@@ -109,8 +109,8 @@ def not_ours(kind: ObjectKind, namespace: str, item: Json, run: str) -> Finding:
         RunCode.NOT_OURS,
         Severity.ERROR,
         Where(field=kind.about(namespace, item["metadata"]["name"])),
-        f"an object with this name exists that Seatrial did not create for {run}; it belongs "
-        f"to {owner}.",
+        f"an object with this name already exists. Seatrial did not create it for {run}; it "
+        f"belongs to {owner}.",
         owner,
         "Rename the run, or ask the owner to rename or delete the object. Seatrial changes and "
         f"deletes only objects that it created for {run}{_copied(item, run)}.",

@@ -107,7 +107,8 @@ def _wait_until_gone(
             raise FindingsError([_stuck(site, left, now - began)])
         elif now - began > TELL_SECONDS and not told:
             told = True
-            site.tell(f"{run} is saving and exiting: {', '.join(left[:3])}; up to {limit:.0f} s.")
+            names = ", ".join(left[:3])
+            site.tell(f"{run} is saving and exiting: {names}. Waiting up to {limit:.0f} s.")
         site.sleep(LOOK_SECONDS)
 
 
@@ -130,11 +131,11 @@ def _stuck(site: Site, left: list[str], waited: float) -> Finding:
         RunCode.STILL_ENDING,
         Severity.ERROR,
         Where(field=f"{site.namespace}/{left[0]}"),
-        f"the previous attempt has not ended after {waited:.0f} s, {len(left)} left: "
+        f"the previous attempt has not exited after {waited:.0f} s; {len(left)} left: "
         f"{', '.join(left[:5])}.",
         str(len(left)),
-        "Check that their node responds (kubectl get pods -o wide). Pods on a lost node end when "
-        "the node is removed. Then try again.",
+        "Check that their nodes respond (kubectl get pods -o wide). Pods on a lost node disappear "
+        "when the node is removed. Then rerun this command.",
     )
 
 
@@ -144,7 +145,7 @@ KINDS = (
 )
 """The kinds of a run's objects other than its job, in the order of deletion.
 
-Config maps are last, because the ledger is one: a half-deleted run can still be found by it.
+Config maps are last, because the ledger is one: it keeps a partly deleted run findable.
 """
 
 
@@ -267,7 +268,7 @@ def _found(site: Site, run: str) -> tuple[list[_LabelledObjects], tuple[str, ...
                 own.append(item)
             elif not item["metadata"].get("ownerReferences"):
                 others.append(item)
-        # Delete the ledger last: it makes a half-deleted run findable.
+        # Delete the ledger last: it keeps a partly deleted run findable.
         own.sort(key=lambda item: item["metadata"]["labels"].get(COMPONENT_LABEL) == LEDGER)
         found.append(_LabelledObjects(kind, tuple(own), tuple(others)))
     return found, tuple(unseen)

@@ -157,7 +157,7 @@ def check_and_repair(
     engine: bool = False,
     write: Callable[[Fix], None] | None = None,
 ) -> Outcome:
-    """Check a run with all that is asked for, and propose fixes.
+    """Check a run with the requested sources, and propose fixes.
 
     Args:
         file: The spec.
@@ -180,8 +180,8 @@ def check_and_repair(
     if write is not None:
         write(fix)
         if fix.changes:
-            # The API server judged the objects of the old spec. If it did not answer, do not wait
-            # for it twice.
+            # The API server validated the objects of the old spec. If it did not respond, do not
+            # wait for it twice.
             again = replace(looked, cluster=looked.cluster and trouble is None)
             broken, verdict, later = _looking(fix.broken, again)
             trouble = trouble or later
@@ -252,7 +252,7 @@ def _with_paths(verdict: Verdict) -> Verdict:
 
 
 def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:
-    """Add the findings of the engine, if requested."""
+    """Add the findings from the engine, if requested."""
     situation = verdict.situation
     if not wanted:
         return verdict.without(NO_ENGINE, 1) if situation is not None else verdict
@@ -322,13 +322,13 @@ def _cluster_of(situation: Situation, looked: Looked) -> ClusterFacts:
         tell=looked.tell,
         patience=BRIEF,
     )
-    # A short request detects a server that accepts connections but never answers.
+    # A short request detects a server that accepts connections but never responds.
     site.api.answer(replace(READY, read_seconds=FIRST_ANSWER))
     return facts_of(situation, site)
 
 
 def facts_of(situation: Situation, site: Site) -> ClusterFacts:
-    """Read the facts of a cluster that matter to a run. Objects are only sent as dry runs."""
+    """Read the facts about a cluster that matter to a run. Sends objects only as dry runs."""
     catalog, where = situation.catalog, situation.loaded.where
     try:
         plan = connect.fitting(site, situation.plan, catalog, where)

@@ -23,7 +23,7 @@ from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import Overrides, PathOrText, override_texts, plan
 from seatrial.storage.location import Location, place_at
 
-ELSEWHERE = "If they are on the run's volume in a cluster, pass the spec and --on kubernetes."
+ELSEWHERE = "For checkpoints on a run's volume in a cluster, pass the spec and --on kubernetes."
 """The hint for a host that sees no checkpoints."""
 LARGEST_EVENT_LOG = 64 << 20
 """Bytes; a larger log would make a list slow."""
@@ -49,16 +49,16 @@ def place_of(where: str, overrides: Overrides = ()) -> Location:
     if is_spec(where):
         return place_at(plan(Path(where), overrides).checkpoint_location)
     if overrides:
-        raise UsageError(f"{override_texts(overrides)[0]}: {where} is not a spec to override.")
+        raise UsageError(f"{override_texts(overrides)[0]}: overrides need a spec, not {where}.")
     return place_at(where)
 
 
 def checkpoint_at(place: Location, step: int | None) -> Checkpoint:
-    """Return the checkpoint of a step, or the newest committed one."""
+    """Return the checkpoint at a step, or the newest committed one."""
     if step is not None:
         named = [name for name in place.directories() if step_of(name) == step]
         if not named:
-            raise UsageError(f"{place.address} has no checkpoint for step {step:,}.")
+            raise UsageError(f"{place.address} has no checkpoint at step {step:,}.")
         return look(place, named[0])
     passed_by = 0
     for one in checkpoints(place):
@@ -67,7 +67,7 @@ def checkpoint_at(place: Location, step: int | None) -> Checkpoint:
         passed_by += 1
     if passed_by:
         raise UsageError(
-            f"{place.address} has no usable checkpoint: each of its {passed_by:,} is incomplete "
+            f"{place.address} has no usable checkpoint: {passed_by:,} found, all incomplete "
             f"or damaged. For details: seatrial checkpoints verify {place.address}"
         )
     raise UsageError(f"{place.address} has no committed checkpoint. {ELSEWHERE}")
@@ -80,12 +80,12 @@ def resume_verdict(
     at: PathOrText | None = None,
     step: int | None = None,
 ) -> tuple[Checkpoint, ResumeVerdict | None]:
-    """Report if a run can resume from a checkpoint. The verdict is None if it is not committed.
+    """Report whether a run can resume from a checkpoint. None if the checkpoint is not committed.
 
     Args:
         path: The spec of the run to resume.
         overrides: Fields to override.
-        at: The location of the checkpoints. Default: the run's own.
+        at: The checkpoint location. Default: the one in the spec.
         step: The step of the checkpoint. Default: the newest committed one.
     """
     refuse_secret(at)
@@ -114,7 +114,7 @@ def training_losses(place: Location, steps: Iterable[int]) -> dict[int, float]:
         events = [e for e in read_events(log) if e.kind is EventKind.STEP and e.step in wanted]
     except (OSError, ValueError):
         return {}
-    # A step that was repeated after a restart counts as it was at last.
+    # For a step that was repeated after a restart, the last value counts.
     losses = {event.step: event.values.get("loss") for event in events}
     return {step: loss for step, loss in losses.items() if isinstance(loss, float)}
 
@@ -143,7 +143,7 @@ def inventory(where: PathOrText, overrides: Overrides = ()) -> Inventory:
 def verify_checkpoint(
     where: PathOrText, overrides: Overrides = (), *, step: int | None = None, threads: int = 0
 ) -> list[Finding]:
-    """Compare every file of a checkpoint with its record. Return findings, empty if intact.
+    """Compare every file in a checkpoint with its record. Return findings, empty if intact.
 
     Args:
         where: A run's spec, or the location of its checkpoints.
@@ -296,7 +296,7 @@ def _committed(
     place = place_of(str(where), overrides)
     one = checkpoint_at(place, step)
     if one.record is None:
-        raise UsageError(f"step {one.step:,} was never committed. Pin another checkpoint.")
+        raise UsageError(f"step {one.step:,} was never committed. Pin a committed checkpoint.")
     return place, one
 
 

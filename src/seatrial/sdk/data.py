@@ -123,7 +123,7 @@ def verify_data(where: PathOrText, overrides: Overrides = ()) -> list[Finding]:
 def inspect_data(
     where: PathOrText, overrides: Overrides = (), *, file: str | None = None
 ) -> "Inspection":
-    """Open one file of a prepared dataset for inspection. Default: the first file.
+    """Open one file in a prepared dataset for inspection. Default: the first file.
 
     `where` is a run's spec, or the directory or address of a dataset.
     """
@@ -162,7 +162,7 @@ def build_index_cache(
     if not engine.modules.index_cache:
         return f"not needed by {resolved.spec.engine.name}"
     if "://" in place:
-        return "not built: the engine needs a path; training builds it at its first start"
+        return "not built: the engine needs a local path; training builds it when it first starts"
     arguments = engine.arguments(resolved)
     blend = Path(place, Path(str(arguments.get(engine.blend_option))).name)
     if not blend.is_file():
@@ -178,7 +178,7 @@ def build_index_cache(
     except MissingExtraError:
         variable = engine.installation.variable
         missing = f"{engine.title} was not found (run seatrial doctor, or set {variable})"
-        return f"not built: {missing}; training builds it at its first start"
+        return f"not built: {missing}; training builds it when it first starts"
     ranks = resolved.layout.world_size
     answer = build_engine_cache(arguments, resolved.data_location, place, ranks, engine=engine)
     if "error" in answer:
@@ -189,7 +189,7 @@ def build_index_cache(
 
 
 def _cache_files(cache: Path) -> dict[str, int]:
-    """Return the files of an index cache with their sizes, without marks and temporary files."""
+    """Return the files in an index cache with their sizes, without marks and temporary files."""
     return {
         path.name: path.stat().st_size
         for path in sorted(cache.iterdir())

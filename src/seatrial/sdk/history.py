@@ -51,14 +51,14 @@ class HistoryPlace:
     context: str = ""
     """Default: the current context."""
     live: bool = False
-    """True to follow a run: outages are waited out, and standard input is read once."""
+    """True to follow a run: wait through outages, and read standard input once."""
     stdin: ByteStream | None = None
     """Replaces the process's standard input."""
     tell: Tell | None = None
     """Receives progress messages."""
 
     def site(self, of_spec: str) -> Site:
-        """Connect to the namespace, or to the one of the spec if none is given."""
+        """Connect to the namespace, or to the spec's namespace if none is set."""
         chosen = self.namespace or of_spec
         if not self.live:
             return connect_to_look(chosen, self.kubeconfig, self.context, self.tell)
@@ -68,7 +68,7 @@ class HistoryPlace:
 
     @property
     def is_named(self) -> bool:
-        """True if a cluster is given, so that this host is skipped."""
+        """True if a cluster is set, so that this host is skipped."""
         return bool(self.namespace or self.kubeconfig or self.context)
 
 
@@ -79,7 +79,7 @@ def history(run: str, place: HistoryPlace | None = None) -> RunHistory:
 
 
 def _places(run: str, place: HistoryPlace) -> Places:
-    """Return where to look: in the cluster of `place`, and on this host if none is given."""
+    """Return where to look: in the cluster of `place`, and on this host if none is set."""
     return Places(
         default_catalog(),
         place.stdin or _standard_input(run),
@@ -192,15 +192,15 @@ def refuse_other_file(path: Path) -> None:
         raise UsageError(f"cannot read --output {path}: {error.strerror}.") from None
     if beginning and MARK.encode() not in beginning:
         raise UsageError(
-            f"{path} exists and is not a report by seatrial report, so it is not overwritten. "
-            "Choose another name with --output, or remove the file."
+            f"{path} exists and was not written by seatrial report, so it is not overwritten. "
+            "Choose a different name with --output, or remove the file."
         )
 
 
 def calibrate(
     path: PathOrText, measured: PathOrText | Sequence[float], overrides: Overrides = ()
 ) -> Calibrated:
-    """Fit the planner to measured steps of a run: one factor for its machines.
+    """Calibrate the planner with measured steps of a run: one factor for its machines.
 
     Args:
         path: The spec. The factor is stored next to it, and later plans use it.
@@ -214,7 +214,7 @@ def calibrate(
 
 
 def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: str) -> "Sent":
-    """Send the new events of an event log to the MLflow run of that name."""
+    """Send the new events in an event log to the MLflow run with that name."""
     if find_spec("mlflow") is None:
         raise MissingExtraError(
             "sending to MLflow needs its client, which is not installed. "

@@ -16,7 +16,7 @@ from seatrial.storage.state_files import read_state, write_whole
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuse to overwrite an existing file, unless `force` is set."""
     if not force and os.path.lexists(path) and not _is_device(path):
-        raise UsageError(f"{path} exists. Choose another name, or overwrite it with --force.")
+        raise UsageError(f"{path} exists. Choose a different name, or overwrite it with --force.")
 
 
 def write_new(path: Path, text: str, *, force: bool) -> None:
@@ -38,7 +38,7 @@ def write_new(path: Path, text: str, *, force: bool) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """True for a device such as /dev/stdout, which must not be replaced by a file."""
+    """True for a device such as /dev/stdout, which must not be replaced with a file."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -61,7 +61,7 @@ def write_directory(directory: Path, files: Mapping[str, str], *, force: bool) -
         raise UsageError(
             f"{directory} contains files that render did not write or that were edited since: "
             f"{', '.join(kept[:_NAMED])}{more}. No file was changed. "
-            "Move them away, or choose another directory."
+            "Move these files, or choose a different directory."
         )
     if there and not force:
         raise UsageError(f"{directory} already has files. Use --force to replace them.")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline of a run, from corpus to report: its commands in order, and which are done.
 
-Each step is a command that you can also call yourself. The pipeline calls them in order, stops at
+Each step is a command that you can also run yourself. The pipeline calls them in order, stops at
 the first one that fails or needs input, and records the finished steps for as long as the spec is
 unchanged.
 """
@@ -184,7 +184,7 @@ def _lock_file(directory: Path) -> Path:
 
 
 def _is_ours(lock: int) -> bool:
-    """Try to take a lock. True on file systems without locks, where nobody can hold one."""
+    """Try to acquire a lock. True on file systems without locks, where nobody can hold one."""
     try:
         return lock_within(lock, 0)
     except OSError as error:
@@ -248,10 +248,10 @@ def require_all(ahead: Sequence[PipelineStep], plan: Plan) -> None:
                 extras[error.extra] = None
     if lacking:
         raise MissingExtraError(
-            "some steps need software that is not installed, so none was started.\n"
+            "some steps need software that is not installed, so no step was started.\n"
             + "".join(f"{', '.join(names)}: {what}\n" for what, names in lacking.items())
             + _install_all(tuple(extras))
-            + "--until STEP stops before the steps that need it."
+            + "To stop before these steps, use --until STEP."
         )
 
 

@@ -126,7 +126,7 @@ def validate(
 
 
 def override_texts(overrides: Overrides) -> tuple[str, ...]:
-    """Return overrides in the form of the command line. JSON is valid YAML."""
+    """Return overrides as on the command line. JSON is valid YAML."""
     if isinstance(overrides, Mapping):
         return tuple(
             f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"

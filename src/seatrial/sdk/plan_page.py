@@ -86,7 +86,7 @@ def plan_page(
 
 
 def _keep(planned: PlanBeside, file: Path) -> str:
-    """Store a new plan. Return its place, or why it is not stored."""
+    """Store a new plan. Return its location, or why it is not stored."""
     plan = planned.run.plan
     # A stored plan is not rewritten: it records the constants of its choices.
     trouble = write(planned.found.inputs, planned.run, file) if planned.is_new else ""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearse a run: train a shrunk twin with the real engine on this host's CPU."""
+"""Rehearse a run: train a small twin with the real engine on this host's CPU."""
 
 import os
 import random
@@ -35,7 +35,7 @@ class Rehearsed:
     plan: Plan
     """The plan that was rehearsed."""
     twins: tuple[Twin, ...]
-    """The shrunk runs. Empty if only the arguments were checked."""
+    """The small twins. Empty if only the arguments were checked."""
     report: RehearsalReport
     """The result of every drill."""
     file: Path
@@ -70,7 +70,7 @@ def rehearse(
         path: The spec. The report is written next to it.
         overrides: Fields to override.
         drills: The drills to run. Default: all. `arguments` alone needs no twin.
-        seed: Repeats the kill of an earlier rehearsal.
+        seed: The seed of an earlier rehearsal, to repeat its kill drill.
         watch: Receives the progress.
     """
     watch = watch or RehearsalWatch()

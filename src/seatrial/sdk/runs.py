@@ -56,7 +56,7 @@ class FoundRun:
     here: LocalRun | None
     """The run, if it is on this host."""
     namespace: str
-    """The namespace. Empty for the one of the context."""
+    """The namespace. Empty for the context's."""
     kubeconfig: str
     context: str
     tell: Tell = _nobody
@@ -100,7 +100,7 @@ class FoundRun:
         return read_logs(self.site if asked.follow else self.looked_at, self.name, asked)
 
     def wait(self, limit: float | None, saw: Callable[[Status], None]) -> Status:
-        """Wait until the run ends or `limit` seconds have passed. Return the last status."""
+        """Wait until the run finishes or `limit` seconds have passed. Return the last status."""
         if self.here is not None:
             here = self.here
             return wait_for(lambda: status_here(here), limit, saw, tell=self.tell)
@@ -221,7 +221,7 @@ def _tensorboard_pod(site: Site, run: str) -> str:
         ClusterCode.NOT_FOUND,
         f"{site.namespace}/{run}",
         f"no pod serves TensorBoard: {why[0]}" if why else "no pod serves TensorBoard.",
-        "Wait until it is running. TensorBoard is on unless monitoring.tensorboard is false."
+        "Wait until the pod is running. TensorBoard is on unless monitoring.tensorboard is false."
         if pods
         else "Launch the run with monitoring.tensorboard: true, which is the default.",
     )
@@ -293,7 +293,7 @@ def status(run: str, namespace: str = "", *, kubeconfig: str = "", context: str 
     Args:
         run: The run's name or spec. A name without cluster options is looked up on this host
             first, as in all functions below.
-        namespace: The namespace. Default: the one of the spec, else of the context.
+        namespace: The namespace. Default: the one in the spec, else the context's.
         kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
         context: The kubeconfig context. Default: the current one.
     """
@@ -315,9 +315,9 @@ def logs(
 
     Args:
         run: The run's name or spec.
-        namespace: The namespace. Default: the one of the spec, else of the context.
+        namespace: The namespace. Default: the one in the spec, else the context's.
         rank: Only this rank.
-        follow: True to continue until the run ends.
+        follow: True to continue until the run finishes.
         tail: Start with this many lines of each pod.
         container: An init container instead: `preflight` or `install`.
         kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
@@ -336,11 +336,11 @@ def wait(
     kubeconfig: str = "",
     context: str = "",
 ) -> Status:
-    """Wait until a run ends or the timeout expires. Survives outages of the API server.
+    """Wait until a run finishes or the timeout expires. Survives outages of the API server.
 
     Args:
         run: The run's name or spec.
-        namespace: The namespace. Default: the one of the spec, else of the context.
+        namespace: The namespace. Default: the one in the spec, else the context's.
         timeout: Seconds to wait. Default: no limit.
         saw: Receives every status.
         kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
@@ -367,8 +367,8 @@ def delete(
 
     Args:
         run: The run's name or spec.
-        namespace: The namespace. Default: the one of the spec, else of the context.
-        volumes: True to also delete its volume claim with all checkpoints.
+        namespace: The namespace. Default: the one in the spec, else the context's.
+        volumes: True to also delete the run's PVC with all checkpoints.
         kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
         context: The kubeconfig context. Default: the current one.
     """
@@ -411,15 +411,15 @@ class Runs:
     namespace: str
     """The namespace that was listed. Empty if the cluster was not reachable."""
     trouble: SeatrialError | None = None
-    """The error, if the cluster did not answer. `lines` then has the runs of this host."""
+    """The error, if the cluster did not answer. `lines` then has the runs on this host."""
 
 
 def list_runs(
     namespace: str = "", *, kubeconfig: str = "", context: str = "", tell: Tell | None = None
 ) -> Runs:
-    """List the runs of a namespace and, unless a cluster is given, of this directory.
+    """List the runs in a namespace and, unless a cluster is set, in this directory.
 
-    Raises the error of the cluster only if this host has no runs either.
+    Raises the cluster's error only if this host has no runs either.
     """
     here = [] if namespace or kubeconfig or context else list_here(Path())
     try:

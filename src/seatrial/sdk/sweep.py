@@ -126,7 +126,7 @@ def combinations(
     for options in choices:
         total *= len(options)
     if total > MOST_PLANS:
-        raise UsageError(f"--what-if asks for {total:,} plans. The limit is {MOST_PLANS}.")
+        raise UsageError(f"--what-if requests {total:,} plans. The limit is {MOST_PLANS}.")
     yield from product(*choices)
 
 

@@ -124,8 +124,8 @@ def _refuse_other_model(planned: Plan, record: Record, where: str) -> None:
             f"{one.what} {one.wanted}, saved with {one.saved}" for one in others
         )
         raise UsageError(
-            f"{where} describes a different model than the checkpoint of step {record.step:,}: "
-            f"{differences}. Pass the spec that it was trained with, or omit --compare."
+            f"{where} describes a different model than the checkpoint at step {record.step:,}: "
+            f"{differences}. Pass the spec that the checkpoint was trained with, or omit --compare."
         )
 
 

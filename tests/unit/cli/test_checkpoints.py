@@ -127,7 +127,7 @@ def test_verify_of_what_was_never_committed_does_not_succeed(run: Path) -> None:
 def test_a_place_of_damaged_ones_is_not_called_empty(tmp_path: Path) -> None:
     write_files(tmp_path / "run" / NAMING.directory_name(10), size=500)
     done = seatrial("checkpoints", "copy", "run", "copy", cwd=tmp_path, code=2)
-    assert "each of its 1 is incomplete or damaged" in done.stderr
+    assert "1 found, all incomplete or damaged" in done.stderr
 
 
 def test_prune_removes_nothing_until_it_is_told_to(run: Path) -> None:
@@ -150,7 +150,7 @@ def test_copy_and_what_it_refuses(run: Path) -> None:
     done = seatrial("checkpoints", "copy", "run", "copy", "--step", "40", cwd=run, code=1)
     assert "only a committed checkpoint can be copied" in done.stderr
     done = seatrial("checkpoints", "copy", "run", "copy", "--step", "99", cwd=run, code=2)
-    assert "no checkpoint for step 99" in done.stderr
+    assert "no checkpoint at step 99" in done.stderr
 
 
 def test_the_verdict_compares_a_spec_with_a_checkpoint(spec_file: Path) -> None:
@@ -217,7 +217,7 @@ def test_an_export_is_compared_by_the_spec_of_its_run(spec_file: Path) -> None:
     make_checkpoint(home / "saved", 10, size=500)
     other = ("checkpoints", "export", "run.yaml", f"checkpoints.location={home / 'saved'}")
     done = seatrial(*other, "--to", "out", "--compare", cwd=home, code=2)
-    assert "describes a different model than the checkpoint of step 10" in done.stderr
+    assert "describes a different model than the checkpoint at step 10" in done.stderr
     assert "omit --compare" in done.stderr
 
 

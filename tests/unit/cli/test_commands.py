@@ -179,7 +179,7 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
         "Node types with this GPU: p5.48xlarge, " in seatrial(*machine, cwd=tmp_path, code=2).stderr
     )
     again = seatrial("init", cwd=tmp_path, code=2)
-    assert "run.yaml exists. Choose another name, or overwrite it with --force." in again.stderr
+    assert "run.yaml exists. Choose a different name, or overwrite it with --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)
 
 

@@ -94,7 +94,7 @@ def test_estimate_speaks_of_tokens_disk_and_time(home: Path) -> None:
         "tokens    ",
         "epochs    ",
         "disk      ",
-        "while it is prepared",
+        "during the preparation",
         "core-seconds",
         "on 64 cores",
     ):
@@ -175,7 +175,7 @@ def test_inspect_explains_tokens_with_their_documents(home: Path) -> None:
         (("--file", "s9-00000"), "there is no file s9-00000"),
         (("--bytes", "9:3"), "is not a range"),
         (("--bytes", "90000000:90000001"), "is not in it"),
-        (("--bytes", "0:1", "--document", "0"), "exclude each other"),
+        (("--bytes", "0:1", "--document", "0"), "mutually exclusive"),
     ],
 )
 def test_inspect_refuses_what_is_not_there(

@@ -138,7 +138,7 @@ def test_a_file_that_is_larger_than_a_task_is_warned_of(
     largest = found.sources[0].largest_file
     assert largest == (spec.parent / "corpus" / "s0" / "0.jsonl.zst").stat().st_size
     say_estimate(type(found)(**{**_fields(found), "task_bytes": largest - 1}), "run.yaml")
-    assert "a file is never split" in capsys.readouterr().out
+    assert "files are never split" in capsys.readouterr().out
 
 
 def _fields(found: Any) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_plans_stand_beside_each_other(open_file: Path) -> None:
     shared, *lines = both.splitlines()
     assert shared == "gpt3-7.5b, 2 × p4d.24xlarge, 16 × a100-40gb"
     assert [line.split()[0] for line in lines[:3]] == ["spec", "open.yaml", "run.yaml"]
-    assert both.splitlines()[-1].startswith("next  set the values of one row")
+    assert both.splitlines()[-1].startswith("next  copy the values of one row")
     swept = seatrial(
         "plan",
         "open.yaml",
@@ -135,7 +135,7 @@ def test_html_replaces_nothing_but_such_a_page(open_file: Path) -> None:
     before = {path: path.read_text() for path in there.iterdir()}
     for name in ("open.yaml", "link.html", "mine.html"):
         done = seatrial("plan", "open.yaml", "--html", name, cwd=there, code=2)
-        assert f"--html {name} exists and is not a page" in " ".join(done.stderr.split())
+        assert f"--html {name} exists and was not written by" in " ".join(done.stderr.split())
     assert {path: path.read_text() for path in there.iterdir()} == before
 
 
@@ -189,7 +189,7 @@ def test_overrides_are_not_kept(open_file: Path) -> None:
 def test_an_option_of_one_plan_is_refused_for_several(open_file: Path) -> None:
     words = ("--what-if", "cluster.nodes=2,4", "--html", "plan.html")
     done = seatrial("plan", "open.yaml", *words, cwd=open_file.parent, code=2)
-    assert "Use one kind at a time" in done.stderr
+    assert "Use options from only one of these groups" in done.stderr
     assert not (open_file.parent / "plan.html").exists()
 
 

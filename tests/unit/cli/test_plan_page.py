@@ -175,8 +175,8 @@ def test_what_published_runs_hardly_test_is_said_apart(
     chosen = replace(page.run.chosen, memory=unsure)
     page = with_figures(page, chosen)
     said = (
-        "memory: within 5 % in nine of ten published runs, plus 25 % assumed for what they "
-        "barely test: copies in fp8, FSDP"
+        "memory: within 5 % in nine of ten published runs, plus 25 % assumed for features that "
+        "they barely cover: copies in fp8, FSDP"
     )
     assert said in " ".join(printed(page, capsys).split())
     assert said in html_page(page)
@@ -191,16 +191,18 @@ def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture
     page = made_up_page()
     largest = LargestModel(page.run.plan.model.architecture, 25_700_000_000)
     text = printed(replace(page, limits=Limits(Fewest(1, True), largest)), capsys)
-    assert "fits on 1 × p4d.24xlarge, and no fewer; more nodes must also divide evenly\n" in text
-    assert "on these 2, a model of this shape fits up to 25.7 B" in text
+    assert (
+        "fits on 1 × p4d.24xlarge, and no fewer; a larger number must also divide evenly\n" in text
+    )
+    assert "on these 2, a model of this shape fits with up to 25.7 B" in text
     assert "; the next size that divides well does not fit)" in text
     more = replace(largest, largest_tried=True)
     text = printed(replace(page, limits=Limits(Fewest(320, False), more, Sharding.FSDP)), capsys)
     assert "fits on 320 × p4d.24xlarge with fsdp only, but not every smaller number was" in text
-    assert "fits at least 25.7 B" in text
+    assert "fits with at least 25.7 B" in text
     assert "does not fit)" not in text
     nowhere = printed(replace(page, limits=Limits(None, None)), capsys)
-    assert "fits on none of the numbers of nodes that were tried (powers of two" in nowhere
+    assert "fits on none of the node counts that were tried (powers of two" in nowhere
 
 
 def test_a_host_without_gpus_has_a_page_too(
@@ -457,4 +459,4 @@ def test_the_length_names_what_it_is_made_of() -> None:
 def test_a_run_that_never_ends_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     page = made_up_page()
     text = printed(replace(page, budget=replace(page.budget, duration=None)), capsys)
-    assert "never ends: failures come faster than the run can save" in text
+    assert "never finishes: failures are more frequent than saves" in text

@@ -206,7 +206,7 @@ def test_the_numbers_are_given_as_json(log: Path, tmp_path: Path) -> None:
 def test_only_a_report_is_replaced(log: Path) -> None:
     result = CliRunner().invoke(app, [str(log), "--output", str(log)])
     assert isinstance(result.exception, UsageError)
-    assert "is not a report by seatrial report" in str(result.exception)
+    assert "was not written by seatrial report" in str(result.exception)
 
 
 @pytest.mark.parametrize("words", [["a", "b"], ["--compare", "a"]])

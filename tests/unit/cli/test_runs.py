@@ -268,9 +268,9 @@ def test_a_cluster_that_does_not_answer_is_trouble_all_the_same(
     monkeypatch.chdir(spec_file.parent)
     monkeypatch.setattr(connect, "connect", silent)
     a_run_here(spec_file.parent)
-    with pytest.raises(ClusterError, match="did not answer"):
+    with pytest.raises(ClusterError, match="did not respond"):
         ran("list")
-    with pytest.raises(ClusterError, match="did not answer"):
+    with pytest.raises(ClusterError, match="did not respond"):
         ran("list", "--json")
 
 
@@ -354,7 +354,7 @@ def test_a_container_that_no_pod_has_is_refused(
     ran("launch", spec_file)
     (job,) = jobs(server)
     server.put(pod_of(job, 0, **running()))
-    with pytest.raises(UsageError, match=r"prefligth: the pods have pytorch, .*preflight"):
+    with pytest.raises(UsageError, match=r"prefligth: use one of pytorch, .*preflight"):
         ran("logs", "slim-7b", "--container", "prefligth", *words)
 
 
@@ -388,7 +388,7 @@ def test_the_operator_that_is_served_is_taken_when_the_spec_leaves_the_choice(
     assert job["kind"] == "TrainJob"
     stored = server.objects["configmaps", "default", "slim-7b--spec"]["data"]["run.yaml"]
     assert json.loads(stored)["cluster"]["operator_version"] == "2.1"
-    with pytest.raises(FindingsError, match="does not serve pytorchjob; it serves trainjob"):
+    with pytest.raises(FindingsError, match="has no operator pytorchjob; it has trainjob"):
         ran("launch", spec_file, "cluster.operator=pytorchjob")
 
 

@@ -55,8 +55,9 @@ def test_a_lesser_column_gives_way_and_is_named(
         "name                 size  about",
         "a-rather-long-name      7  what it is for",
         "short               1,024  words",
-        "Too narrow (41 columns) for: lesser. To",
-        "see all: --json.",
+        "The output is too narrow (41 characters)",
+        "for: lesser. To see all columns, use",
+        "--json.",
     ]
 
 

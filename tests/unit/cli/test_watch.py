@@ -104,7 +104,7 @@ def test_the_heading_tells_what_matters_in_eighty_columns() -> None:
     assert "loss 0.5" in second
     assert "tokens/s 512" in second
     assert "done in 40.0 s (40.0 to 60.0)" in second
-    assert "quiet for 60 s" in panels.heading(view, about, 78, NOON + 100).plain
+    assert "no events for 60 s" in panels.heading(view, about, 78, NOON + 100).plain
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
@@ -150,7 +150,7 @@ def test_the_view_is_drawn_while_a_run_is_read_and_ends_on_q(log: Path) -> None:
 def test_off_a_terminal_it_is_said_in_lines(log: Path) -> None:
     said = CliRunner().invoke(app, [str(log), "--once"]).output
     assert "made-up  attempt 1" in said
-    assert "checkpoint of step 10 saved in 4.00 s" in said
+    assert "checkpoint at step 10 saved in 4.00 s" in said
     assert "training started after step 10 on 16 ranks" in said
     assert "ST-X-001" in said
     assert "step 40 of 40 · loss 0.25 · 2.00 s per step · 512 tokens/s · goodput" in said
@@ -183,7 +183,7 @@ def test_a_foreign_log_that_stalls_is_told_as_stalled(
     say_lines(RunHistory("r", "here", lambda: ()), follow=True, now=lambda: clock[0])
     said = capsys.readouterr().out
     assert said.count(f"{AnomalyCode.STALLED}  step 10: No progress for 200 s") == 1
-    assert "quiet for" in said
+    assert "no events for" in said
 
 
 def test_whatever_ends_the_reading_is_told() -> None:

@@ -39,7 +39,7 @@ def test_weights_decide_how_often_a_source_is_read(spec: Path) -> None:
         part = found.wanted_tokens * (number + 1) / 6
         assert source.epochs.middle == pytest.approx(part / held)
     assert "s0 " in epochs_line(found)
-    assert "shared by weight" in epochs_line(found)
+    assert "split by weight" in epochs_line(found)
 
 
 def test_the_size_of_prepared_sources_is_unknown(spec: Path) -> None:

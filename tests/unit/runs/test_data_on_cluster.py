@@ -244,7 +244,8 @@ def test_pods_of_the_job_before_that_do_not_end_are_told() -> None:
     prepared(server)
     server.put(pod_of(jobs(server)["slim-7b--data-list"], phase="Running"))
     with pytest.raises(
-        FindingsError, match=f"after {REMOVAL_SECONDS:.0f} s: slim-7b--data-list-pod"
+        FindingsError,
+        match=f"within {REMOVAL_SECONDS:.0f} s. Still present: slim-7b--data-list-pod",
     ):
         prepared(server)
 

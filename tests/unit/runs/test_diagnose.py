@@ -56,13 +56,13 @@ def test_each_log_of_a_directory_is_of_its_own_attempt(tmp_path: Path) -> None:
 def test_an_attempt_that_is_not_there(tmp_path: Path) -> None:
     """The message says how many there are."""
     (tmp_path / "x.log").write_text("well\n")
-    with pytest.raises(UsageError, match=r"--attempt 7: .* has 1"):
+    with pytest.raises(UsageError, match=r"--attempt 7: .*: 1"):
         evidence_of(history(str(tmp_path / "x.log"), tmp_path), 7)
 
 
 def test_events_tell_of_anomalies_and_of_the_end() -> None:
     """A loss that is no number is found in events, told or not, and told once."""
-    values = {"code": "ST-WATCH-001", "severity": "error", "rule": "The loss of step 812 is nan."}
+    values = {"code": "ST-WATCH-001", "severity": "error", "rule": "The loss at step 812 is nan."}
     events = [
         Event(EventKind.START, 0, 0.0, {"world_size": 2}),
         Event(EventKind.STEP, 1, 1.0, {"seconds": 1.0, "loss": float("nan")}),

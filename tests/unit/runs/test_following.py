@@ -41,7 +41,7 @@ def test_a_server_that_is_away_is_asked_again(limit: float | None) -> None:
     found = wait(look, limit, sleep=clock.sleep, clock=clock.clock, tell=told.append)
     assert found.succeeded
     assert len(told) == 3
-    assert "did not answer" in told[0]
+    assert "did not respond" in told[0]
 
 
 def test_the_last_status_stands_when_time_is_up_in_an_outage() -> None:

@@ -123,7 +123,7 @@ def test_stop_waits_only_for_pods_that_the_job_owns(
         pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": uid}]
     assert len(observe(site.api, NAMESPACE, RUN).pods) == is_waited_for
     if is_waited_for:
-        with pytest.raises(FindingsError, match="has not ended"):
+        with pytest.raises(FindingsError, match="has not exited"):
             stop(site, RUN)
     else:
         assert stop(site, RUN).was_running

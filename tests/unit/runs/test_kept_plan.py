@@ -151,7 +151,7 @@ def test_a_calibration_tells_more_about_a_layout_and_leaves_it(
     assert spec_digest(kept.spec) == spec_digest(before.spec)
     assert said == [
         f"The calibration changed after the layout in {plan_file(open_spec, 'open')} was chosen. "
-        f"The layout stays; to search again: seatrial plan {open_spec} --again."
+        f"The run keeps this layout; to search again: seatrial plan {open_spec} --again."
     ]
     plain = plan_run(resolve_basis(loaded, catalog), kept=after.choices)
     calibrated = plan_run(

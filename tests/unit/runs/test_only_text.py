@@ -20,9 +20,9 @@ DATA = Path(__file__).parents[2] / "data"
 ENGINE_LOG = DATA / "logs" / "megatron-0.19.log"
 LOG = ENGINE_LOG.read_bytes()
 NO_TEXT = [
-    (gzip.compress(LOG), "gunzip it first"),
-    (bz2.compress(LOG), "bunzip2 it first"),
-    (lzma.compress(LOG), "unxz it first"),
+    (gzip.compress(LOG), "Decompress it with gunzip"),
+    (bz2.compress(LOG), "Decompress it with bunzip2"),
+    (lzma.compress(LOG), "Decompress it with unxz"),
     (LOG.decode().encode("utf-16"), "iconv -f UTF-16"),
     (LOG.decode().encode("utf-16-le"), "iconv -f UTF-16"),
     (LOG.decode().encode("utf-16-be"), "iconv -f UTF-16"),

@@ -79,7 +79,7 @@ def test_each_resource_that_is_short_is_a_reason_of_its_own() -> None:
 def test_without_the_right_to_see_nodes_it_is_said_what_is_not_known() -> None:
     said = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     found = only(reasons(observed(waiting(said), nodes=None)))
-    assert "4 nodes were tried" in found.rule
+    assert "4 nodes checked" in found.rule
     assert "seatrial-observer" in found.fix
 
 
@@ -246,7 +246,7 @@ def test_a_job_that_kueue_holds_back_is_told_with_kueues_words() -> None:
     reserved = {"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}
     found = only(reasons(observed(job=job, workload={"status": {"conditions": [reserved]}})))
     assert found.code == RunCode.QUEUE
-    assert found.rule == "it is waiting in the queue gpus: insufficient quota."
+    assert found.rule == "the job is waiting in the queue gpus: insufficient quota."
 
 
 def test_nothing_is_said_of_a_run_that_runs() -> None:

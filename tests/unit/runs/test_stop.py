@@ -56,7 +56,7 @@ def test_pods_that_do_not_end_keep_the_next_attempt_from_starting() -> None:
     server = FakeTransport()
     launched(server)
     server.put(pod_of(jobs(server)[0], 0, **running()))
-    with pytest.raises(FindingsError, match="has not ended"):
+    with pytest.raises(FindingsError, match="has not exited"):
         launched(server, "training.seed=7", agree=True)
     assert not jobs(server)
     assert [a.outcome for a in ledger(server).attempts] == [AttemptOutcome.REPLACED]
@@ -144,7 +144,7 @@ def test_a_pod_with_the_label_of_the_attempt_before_is_waited_for() -> None:
     server, time = FakeTransport(), FakeTime()
     launched(server, "cluster.operator=trainjob")
     server.put(pod_of_train_job(RUN, attempt="0", phase="Running"))
-    with pytest.raises(FindingsError, match="has not ended"):
+    with pytest.raises(FindingsError, match="has not exited"):
         stop(site_of(server, time), RUN)
 
 

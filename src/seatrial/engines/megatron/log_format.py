@@ -20,7 +20,7 @@ SIGNALS = EngineSignals(
     data_timer="batch-generator",
     # Of the rerun state machine (megatron/core/rerun_state_machine.py).
     rejection_exits={
-        16: "and saved a checkpoint to repeat the step on another GPU",
+        16: "and saved a checkpoint to repeat the step on a different GPU",
         17: "because it is wrong or not reproducible",
     },
     rejection_lines=(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of an anomaly detector and of its reports.
 
-A detector is pure: it takes events and returns the current problems. Its memory is bounded. The
+A detector is pure: it receives events and returns the current problems. Its memory is bounded. The
 anomaly monitor, not the detector, reports each problem and its end only once.
 """
 
@@ -118,12 +118,12 @@ FABRIC_TRANSPORTS = {
     "none": NetworkTransport.SOCKET,
 }
 """The transport that NCCL should report on each fabric of the catalog. Other fabrics have plugins
-with other names and are not checked."""
+with different names and are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Values from the plan; where one is None, the run's own past is the baseline."""
+    """Values from the plan. If a value is None, the run's own history is the baseline."""
 
     save_seconds: float | None = None
     """Seconds of one save."""

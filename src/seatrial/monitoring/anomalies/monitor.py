@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The anomaly monitor: runs all detectors over one run, and reports each anomaly and its end once.
 
-The worker runs one and writes its notices to the event log. Readers of a log of a run that was
-started without Seatrial run one too, and get the same notices.
+The worker runs a monitor and writes its notices to the event log. If a run was started without
+Seatrial, the readers of its log run a monitor and get the same notices.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def detectors(expected: Expectations) -> tuple[Detector, ...]:
 
 
 MOST_OPEN = 16
-"""Maximum of open anomalies of one kind: as many as two nodes have slow ranks."""
+"""Maximum number of open anomalies of one kind: enough for all ranks of two slow nodes."""
 
 
 @dataclass(slots=True)
@@ -84,13 +84,13 @@ class AnomalyMonitor:
         self._open: dict[AnomalyCode, dict[str, _Episode]] = {}
 
     def observe(self, event: Event) -> tuple[Notice, ...]:
-        """Process an event of the run's log. Return the anomalies that start or end with it."""
+        """Process an event in the run's log. Return the anomalies that start or end with it."""
         if event.kind is EventKind.FINDING:
             return ()
         self._step = event.step
         notices: list[Notice] = []
         if event.kind is EventKind.START:
-            # New processes, perhaps on other nodes: earlier values are no baseline.
+            # New processes, perhaps on different nodes: earlier values are not a valid baseline.
             notices += self._close_all()
             self._detectors = detectors(self._expected)
         for detector in self._detectors:
@@ -145,7 +145,7 @@ class AnomalyMonitor:
         """End all open anomalies, because the processes restarted."""
         rules = {detector.rule.code: detector.rule for detector in self._detectors}
         notices = [
-            _ended(rules[code], episode.symptom, self._step, "the processes restarted.")
+            _ended(rules[code], episode.symptom, self._step, "closed: the processes restarted.")
             for code, episodes in self._open.items()
             for episode in episodes.values()
         ]
@@ -159,7 +159,7 @@ def _began(rule: AnomalyRule, symptom: Symptom, step: int) -> Notice:
 
 
 def _ended(rule: AnomalyRule, symptom: Symptom, step: int, how: str) -> Notice:
-    of = f" of {symptom.about}" if symptom.about else ""
-    message = f"{rule.title}{of}, since step {symptom.since:,}: {how}"
+    about = f" ({symptom.about})" if symptom.about else ""
+    message = f"{rule.title}{about} since step {symptom.since:,}: {how}"
     finding = Finding(rule.code, Severity.NOTE, Where(), message, "", "")
     return Notice(finding, AnomalyPhase.ENDED, step, symptom.since, symptom.about)

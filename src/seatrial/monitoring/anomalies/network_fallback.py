@@ -23,11 +23,11 @@ RULE = AnomalyRule(
     "NCCL logs `NET/Socket` or `Using network Socket`, but the plan's fabric is EFA "
     "(`NET/OFI`) or InfiniBand (`NET/IB`).",
     "The first such line. NCCL writes it before the first step if NCCL_DEBUG=INFO is set.",
-    "NCCL does not warn if its plugin or the devices are missing: it trains on TCP, several "
-    "times slower. It writes such a line for each channel, and one is proof. A plugin that NCCL "
-    "searches for and finds does not use sockets.",
-    "Stop the run. Look above that line in NCCL's log for the reason why the plugin did not load: "
-    "the plugin in the image (aws-ofi-nccl, nccl-rdma-sharp-plugins), the devices in the pod "
+    "NCCL does not warn if its plugin or the devices are missing. It falls back to TCP, which is "
+    "several times slower. NCCL writes such a line for each channel, and one line is sufficient "
+    "proof: with a working plugin, NCCL does not use sockets.",
+    "Stop the run. Look above that line in NCCL's log for the reason why the plugin did not load. "
+    "Check the plugin in the image (aws-ofi-nccl, nccl-rdma-sharp-plugins), the devices in the pod "
     "(vpc.amazonaws.com/efa, rdma/...), FI_PROVIDER and NCCL_NET.",
 )
 _SOCKET = re.compile(r"Using network Socket|via NET/Socket|NET/Socket\s*: Using")

@@ -24,8 +24,8 @@ RULE = AnomalyRule(
     f"{SCALE_SEARCH} in a row.",
     "The first such step.",
     "A weight that is NaN stays NaN, and every later step is lost; waiting does not help. "
-    "In fp16, skipped steps are part of the search for the loss scale: from Megatron's 2^32 it "
-    f"takes {SCALE_SEARCH} of them to reach 2^16.",
+    "In fp16, skipped steps are part of the search for the loss scale: starting from "
+    f"Megatron's 2^32, it takes {SCALE_SEARCH} skipped steps to reach 2^16.",
     "Stop the run and roll back to the last checkpoint before this step. If it fails again at the "
     "same step, suspect the data (skip that batch) or the learning rate. If it fails elsewhere, "
     "suspect the GPU of the rank that the engine's log names, and exclude its node.",
@@ -71,7 +71,7 @@ class NotANumber:
             return ()
         self._since = self._since or event.step
         name, value = found[0]
-        return (Symptom(f"The {name} of step {event.step:,} is {value}.", str(value), self._since),)
+        return (Symptom(f"The {name} at step {event.step:,} is {value}.", str(value), self._since),)
 
     def observe_line(self, line: str) -> Seen:
         """Check the engine's messages, which name the rank."""
@@ -79,5 +79,5 @@ class NotANumber:
         if found is None:
             return None
         rank, step, value = found["rank"], int(found["step"]), found["value"] or "NaN"
-        message = f"Rank {rank} got {value} in step {step:,}."
+        message = f"Rank {rank} got {value} at step {step:,}."
         return (Symptom(message, value, step, f"rank {rank}"),)

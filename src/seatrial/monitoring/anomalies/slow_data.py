@@ -29,13 +29,14 @@ RULE = AnomalyRule(
     Severity.WARNING,
     f"A rank waits for its next batch for more than {percent(SHARE)} of the step, and for more "
     f"than {LEAST * 1000:.0f} ms.",
-    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; if the ranks "
-    f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
-    "Batches are prefetched while the GPU computes, so a healthy run waits only for a copy: one "
-    "percent of the step or less. A fifth is far from that and costs a fifth of the run. A few "
-    "milliseconds are the cost of handing over a batch, whatever their share of a short step.",
-    "Check the disk that holds the data: other readers, its throughput limit, a cold cache. "
-    "More loader processes help only if the disk has bandwidth left "
+    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} warm-up steps. If the ranks "
+    f"report only every 10 steps, {LEAST_REPORTS} consecutive reports.",
+    "Batches are prefetched while the GPU computes, so a healthy run waits only for a copy: at "
+    f"most 1 % of the step. A wait of {percent(SHARE)} is far above that and wastes "
+    f"{percent(SHARE)} of the run. Handing over a batch takes a few milliseconds, so shorter waits "
+    "are ignored even if they are a large share of a short step.",
+    "Check the disk that stores the data: other readers, its throughput limit, a cold cache. "
+    "More data-loader processes help only if the disk has bandwidth left "
     "(engine.options: num-workers). Or copy the data to a local disk.",
 )
 
@@ -52,7 +53,7 @@ class SlowData:
         self._left = WARM_UP
 
     def observe(self, event: Event) -> Seen:
-        """Check a report of the ranks, or the timers in the engine's own log."""
+        """Check a report from the ranks, or the timers in the engine's own log."""
         if event.kind is EventKind.START:
             self._step = event.step
         if event.kind is EventKind.STEP:
@@ -81,7 +82,7 @@ class SlowData:
         share = sorted(look[1] for look in slow)[len(slow) // 2]
         rank = slow[-1][2]
         who = "A rank waits" if rank is None else f"Rank {rank} waits"
-        message = f"{who} for data for {percent(share)} of the step."
+        message = f"{who} for data during {percent(share)} of the step."
         return (Symptom(message, f"{percent(share)}", slow[0][0]),)
 
 

@@ -24,16 +24,17 @@ RULE = AnomalyRule(
     AnomalyCode.SLOW_SAVE,
     "Slow save",
     Severity.WARNING,
-    f"A save takes more than {PLANNED:.0f} times the planned time, and {PLANNED_LEAST:.0f} s "
-    f"more; without a plan, more than {OWN:.0f} times the median of the run's own saves "
-    f"(at least {OWN_SAVES}), and {LEAST:.0f} s more.",
-    f"{IN_A_ROW} saves in a row.",
-    "The planned time follows from the published bandwidth of the storage, which is shared: twice "
-    "as long is still normal. One slow save may be a neighbour's burst; two, an interval apart, "
-    "are a persistent problem. The plan does not include the fixed costs of a save, such as "
-    f"coordination and opening files: seconds. Differences below {LEAST:.0f} s do not matter.",
+    f"A save takes more than {PLANNED:.0f} times the planned time, and exceeds it by more than "
+    f"{PLANNED_LEAST:.0f} s. Without a plan, a save takes more than {OWN:.0f} times the median of "
+    f"at least {OWN_SAVES} earlier saves, and exceeds it by more than {LEAST:.0f} s.",
+    f"{IN_A_ROW} consecutive saves.",
+    "The planned time is based on the published bandwidth of the storage, which is shared, so "
+    "twice the planned time is still normal. One slow save may be caused by a burst from another "
+    "workload; two consecutive slow saves indicate a persistent problem. The plan does not include "
+    "the fixed costs of a save, such as coordination and opening files, which take a few seconds. "
+    f"Differences below {LEAST:.0f} s do not matter.",
     "Check the storage: its throughput limit and burst credits, other runs that write to it, and "
-    "nodes with a slow network. Until it is fixed, save less often or asynchronously "
+    "nodes with a slow network. Until the storage is fixed, save less often or asynchronously "
     "(checkpoints.every_steps, checkpoints.asynchronous).",
     calm=1,
 )
@@ -62,7 +63,7 @@ class SlowSave:
         if len(self._slow) < IN_A_ROW:
             return ()
         whose = "planned" if self._planned is not None else "usual"
-        message = f"The save of step {event.step:,} took {seconds:.3g} s; {usual:.3g} s is {whose}."
+        message = f"The save at step {event.step:,} took {seconds:.3g} s; {usual:.3g} s is {whose}."
         return (Symptom(message, f"{seconds:.3g} s", self._slow[0]),)
 
     def _limit(self) -> tuple[float, float | None]:

@@ -21,7 +21,7 @@ LOCAL = 16
 WINDOW = 128
 """Steps over which deviations are measured, as in OLMo-core's spike monitor."""
 WARM_UP = 32
-"""Steps after a start that are not judged: fewer deviations say little."""
+"""Steps after a start that are not checked: fewer deviations are not representative."""
 RELEARN = 200
 """Steps after which a persistent level becomes the new baseline."""
 
@@ -115,18 +115,17 @@ LOSS_RULE = AnomalyRule(
     AnomalyCode.LOSS_SPIKE,
     "Loss spike",
     Severity.WARNING,
-    f"The loss is above the median of the previous {LOCAL} steps by more than "
-    f"{LOSS.deviations:.0f} standard deviations (by the median absolute deviation of {WINDOW} "
-    f"steps), by {percent(LOSS.share)} and by {LOSS.more} nat.",
-    f"{LOSS.of_three} of 3 steps; if the loss doubles, 1 step. Active from step "
-    f"{LOCAL + WARM_UP} after a start.",
-    "OLMo-core counts a step as a spike at 6 standard deviations over 128 steps "
-    "(StabilityMonitor). A single unusual batch can cause that without harm, so a second "
-    f"step is required, unless the loss doubles. Below {percent(LOSS.share)}, or {LOSS.more} "
-    "nat (a tenth of the perplexity), nobody would stop a run, however smooth its loss was.",
-    "Wait some hundred steps to see if the loss recovers. If it does not, roll back to the "
-    "checkpoint before the first of these steps, and skip their data or lower the learning "
-    "rate.",
+    f"The loss exceeds the median of the previous {LOCAL} steps by more than "
+    f"{LOSS.deviations:.0f} standard deviations (estimated from the median absolute deviation over "
+    f"{WINDOW} steps), by more than {percent(LOSS.share)}, and by more than {LOSS.more} nat.",
+    f"{LOSS.of_three} of 3 consecutive steps, or 1 step if the loss doubles. The check is active "
+    f"from step {LOCAL + WARM_UP} after a start.",
+    "OLMo-core's StabilityMonitor counts a step as a spike at 6 standard deviations over 128 "
+    "steps. A single unusual batch can exceed this threshold without harm, so a second step is "
+    f"required unless the loss doubles. An increase below {percent(LOSS.share)} or {LOSS.more} nat "
+    "(10 % of the perplexity) is no reason to stop a run, even if its loss was very smooth.",
+    "Wait a few hundred steps to see whether the loss recovers. If it does not, roll back to the "
+    "last checkpoint before the spike, and skip the data of the spike or lower the learning rate.",
 )
 
 
@@ -144,7 +143,7 @@ class LossSpike:
         jump = self._surge.take(event.step, loss)
         if jump is None:
             return ()
-        message = f"The loss is {jump.value:.4g} in step {event.step:,}, up from {jump.usual:.4g}."
+        message = f"The loss is {jump.value:.4g} at step {event.step:,}, up from {jump.usual:.4g}."
         return (Symptom(message, f"{jump.value:.4g}", jump.since),)
 
 
@@ -155,17 +154,18 @@ GRADIENT_RULE = AnomalyRule(
     "Gradient explosion",
     Severity.WARNING,
     f"The gradient norm is more than {1 + NORM.share:.0f} times the median of the previous {LOCAL} "
-    f"steps, {NORM.deviations:.0f} standard deviations above it, and above the clipping "
-    "threshold.",
-    f"{NORM.of_three} of 3 steps; if it is {1 + NORM.at_once:.0f} times the median, 1 step. Active "
-    f"from step {LOCAL + WARM_UP} after a start.",
-    "Gradient norms have long tails: two or three times the usual is normal and handled by "
-    "clipping, and a step below the clipping threshold is unaffected. Megatron's rerun state "
-    "machine also treats ten times as a spike. Before BLOOM's loss went up, the norm "
-    "rose from 0.24 to 960 within 5 steps (bigscience, chronicles of tr11-176B).",
-    "Watch the loss: the norm rises some steps before it. Clipping (training.clip_grad_norm) "
-    "limits the damage. If the loss follows, roll back to an earlier checkpoint, and skip the data "
-    "or lower the learning rate.",
+    f"steps, more than {NORM.deviations:.0f} standard deviations above this median, and above the "
+    "clipping threshold.",
+    f"{NORM.of_three} of 3 consecutive steps, or 1 step if the norm exceeds "
+    f"{1 + NORM.at_once:.0f} times the median. The check is active from step {LOCAL + WARM_UP} "
+    "after a start.",
+    "Gradient norms have long tails: two or three times the median is normal, and clipping handles "
+    "it. A norm below the clipping threshold does not affect training. Megatron's rerun state "
+    "machine also uses a factor of ten. In the training of BLOOM, the norm rose from 0.24 to 960 "
+    "within 5 steps before the loss rose (bigscience, chronicles of tr11-176B).",
+    "Watch the loss, which may rise a few steps after the norm. Clipping (training.clip_grad_norm) "
+    "limits the damage. If the loss spikes, roll back to the last checkpoint before the spike, and "
+    "skip the data of the spike or lower the learning rate.",
 )
 
 
@@ -185,6 +185,6 @@ class GradientExplosion:
         jump = self._surge.take(event.step, norm)
         if jump is None:
             return ()
-        norms = f"{jump.value:.4g} in step {event.step:,}, up from {jump.usual:.4g}"
+        norms = f"{jump.value:.4g} at step {event.step:,}, up from {jump.usual:.4g}"
         message = f"The gradient norm is {norms}."
         return (Symptom(message, f"{jump.value:.4g}", jump.since),)

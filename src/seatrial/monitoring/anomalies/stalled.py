@@ -24,17 +24,17 @@ RULE = AnomalyRule(
     AnomalyCode.STALLED,
     "Stalled",
     Severity.ERROR,
-    f"No step for more than {STEP_FACTOR:.0f} times the median of recent steps, and at least "
-    f"{STEP_FLOOR:.0f} s. While a save or an evaluation may be in progress, "
-    f"{SAVE_REPORT_FACTOR:.0f} times the longest so far. Before the first step, save or evaluation "
-    f"and after the last step, {SAVE_FLOOR:.0f} s (the first save: {SAVE_REPORT_FACTOR:.0f} times "
-    f"the planned time, if that is longer). If the log does not show when saves and evaluations "
-    f"are due, at least {UNKNOWN_DUE:.0f} s.",
-    "No step at all: it is reported as soon as the time is exceeded; the worker checks every "
-    "second. The worker names the ranks that do not respond, which takes 5 to 15 s more.",
-    "NVIDIA's resiliency extension treats five times the usual as a hang. Below ten seconds, a "
-    "garbage collection or a slow disk looks the same. Saves ten times slower than usual have "
-    "been observed on shared file systems that were not broken.",
+    f"No step finishes for {STEP_FACTOR:.0f} times the median step time, and at least "
+    f"{STEP_FLOOR:.0f} s. While a save or an evaluation may be in progress, the limit is "
+    f"{SAVE_REPORT_FACTOR:.0f} times the longest previous one. Before the first step, save or "
+    f"evaluation, and after the last step, it is {SAVE_FLOOR:.0f} s (for the first save, "
+    f"{SAVE_REPORT_FACTOR:.0f} times the planned time if that is longer). If the log does not show "
+    f"when saves and evaluations are due, the limit is at least {UNKNOWN_DUE:.0f} s.",
+    "A stall is reported as soon as the limit is exceeded; the worker checks every second. The "
+    "worker also names the ranks that do not respond, which takes another 5 to 15 s.",
+    "NVIDIA's resiliency extension treats five times the usual step time as a hang. Below ten "
+    "seconds, a stall cannot be distinguished from garbage collection or a slow disk. On healthy "
+    "shared file systems, saves ten times slower than usual have been observed.",
     "Find out which rank does not respond and what it is doing: seatrial diagnose, py-spy dump on "
     "its process, the kernel log of its node. NCCL's watchdog kills the processes after 10 "
     "minutes; stop them now to save that time.",
@@ -57,7 +57,7 @@ class Stalled:
             EventKind.SAVE: None,
             EventKind.EVALUATION: None,
         }
-        # The plan knows the storage's bandwidth, but not the other costs of the first save.
+        # The plan includes the storage's bandwidth, but not the other costs of the first save.
         first_save = max(SAVE_FLOOR, SAVE_REPORT_FACTOR * (expected.save_seconds or 0.0))
         self._first = {EventKind.SAVE: first_save, EventKind.EVALUATION: SAVE_FLOOR}
         self._met: dict[EventKind, int] = {}

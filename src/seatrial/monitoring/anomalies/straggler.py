@@ -26,19 +26,20 @@ RULE = AnomalyRule(
     AnomalyCode.STRAGGLER,
     "Straggler",
     Severity.WARNING,
-    f"A rank is more than {percent(SLOWER)} slower than the median of the other ranks of its "
-    "pipeline stage, until its gradients are ready to be reduced, not counting its wait for data. "
-    "On a CPU, time in which the host ran something else does not count either. The check is off "
-    "while ranks wait for a core more than nine tenths of the time.",
-    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} of warm-up; if the ranks "
-    f"report every 10 steps, {LEAST_REPORTS} reports in a row.",
-    "In every step all ranks wait for the slowest, so all of them lose its delay. The threshold "
-    "is half of the 30 % that must be detected, which leaves room for noise; NVIDIA's resiliency "
-    "extension calls a rank a straggler at a relative performance of 0.7. If a rank were that far "
-    "behind in a quarter of the steps by chance, "
-    f"{STEPS - STEPS // MISSED} of {STEPS} would occur once in two million windows.",
-    "Check that node: the GPU's clocks (nvidia-smi -q -d PERFORMANCE), PCIe width, other "
-    "processes, its disk. If it persists, exclude the node and resume from the last checkpoint.",
+    f"A rank takes more than {percent(SLOWER)} longer than the median of the other ranks in its "
+    "pipeline stage to compute its gradients, up to the start of their reduction. Time spent "
+    "waiting for data does not count. On a CPU, time spent waiting for a core does not count "
+    "either, and the check is off while ranks wait for a core more than 90 % of the time.",
+    f"{STEPS - STEPS // MISSED} of {STEPS} steps, after {WARM_UP} warm-up steps. If the ranks "
+    f"report only every 10 steps, {LEAST_REPORTS} consecutive reports.",
+    "In every step, all ranks wait for the slowest one, so its delay slows down the whole run. The "
+    "threshold is half of the 30 % slowdown that must be detected, which leaves room for noise. "
+    "NVIDIA's resiliency extension treats a rank as a straggler at a relative performance of 0.7. "
+    "If noise alone pushed a rank above the threshold in a quarter of its steps, "
+    f"{STEPS - STEPS // MISSED} of {STEPS} steps would exceed it in one of two million windows.",
+    "Check the rank's node: GPU clocks (nvidia-smi -q -d PERFORMANCE), PCIe link width, other "
+    "processes, disk. If the rank stays slow, exclude the node and resume from the last "
+    "checkpoint.",
 )
 
 
@@ -54,7 +55,7 @@ class Straggler:
         self._warm: int | None = None
 
     def observe(self, event: Event) -> Seen:
-        """Check a report of the ranks."""
+        """Check a report from the ranks."""
         if event.kind is EventKind.START:
             self._step = event.step
         if event.kind is not EventKind.RANKS:
@@ -83,6 +84,6 @@ class Straggler:
             if len(shares) >= enough:
                 middle = shares[len(shares) // 2]
                 first = step - self._needed * covered + 1
-                message = f"Rank {rank} takes {percent(middle)} longer than the others."
+                message = f"Rank {rank} takes {percent(middle)} longer than the other ranks."
                 found.append(Symptom(message, f"{percent(middle)}", max(1, first), f"rank {rank}"))
         return tuple(found)

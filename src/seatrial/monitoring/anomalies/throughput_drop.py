@@ -22,18 +22,20 @@ RULE = AnomalyRule(
     AnomalyCode.THROUGHPUT_DROP,
     "Throughput drop",
     Severity.WARNING,
-    f"The median time of {STEPS} steps is more than {percent(SLOWER - 1)} above the median of the "
-    f"up to {USUAL} steps before them, and three quarters of them are slower than three quarters "
-    "of those. In a rehearsal on a CPU, the compute time of the slowest rank replaces the step "
-    "time: without waiting for data, for other ranks, and for a core that ran something else. The "
-    "check is off while ranks wait for a core more than nine tenths of the time.",
-    f"{STEPS} steps, after {WARM_UP} steps of warm-up and {STEPS} of baseline.",
-    "A few slow steps may come from a background save, a garbage collection or a busy switch, and "
-    "cost little; twenty in a row are a new state. A quarter more time is two days of a run of "
-    "eight. The condition on the quartiles avoids alarms for runs whose steps vary by nature.",
-    "Find out if one rank is slow (a straggler), the data loading (its share of the step) or all "
-    "ranks. If all are slow, look for GPU clocks throttled by heat or power, other jobs on the "
-    "fabric, and other processes on the nodes.",
+    f"The median time of the last {STEPS} steps is more than {percent(SLOWER - 1)} above the "
+    f"baseline, the median of up to {USUAL} earlier steps. In addition, the lower quartile of the "
+    "last steps is above the upper quartile of the earlier steps. In a rehearsal on a CPU, the "
+    "check uses the compute time of the slowest rank instead of the step time, without the time "
+    "spent waiting for data, for other ranks or for a core. The check is off while ranks wait for "
+    "a core more than 90 % of the time.",
+    f"{STEPS} steps, after {WARM_UP} warm-up steps and {STEPS} baseline steps.",
+    "A background save, garbage collection or a busy switch can cause a few slow steps, which cost "
+    "little; twenty slow steps in a row are a lasting change. A step time that is 25 % longer adds "
+    "two days to an eight-day run. The quartile condition avoids false alarms in runs whose step "
+    "times vary widely.",
+    "Find out whether one rank is slow (a straggler), data loading is slow (see its share of the "
+    "step), or all ranks are slow. If all are slow, check for GPU clocks throttled by heat or "
+    "power, other jobs on the fabric, and other processes on the nodes.",
 )
 
 
@@ -50,7 +52,7 @@ class ThroughputDrop:
         self._since: int | None = None
 
     def observe(self, event: Event) -> Seen:
-        """Check a step, once the report of its ranks has arrived."""
+        """Check a step, once the report from its ranks has arrived."""
         if event.kind is EventKind.STEP:
             before, self._waiting = self._waiting, None
             seconds = finite(event.values.get("seconds"))
@@ -62,7 +64,7 @@ class ThroughputDrop:
             pace = rank_figure(event.values.get("pace"))
             self._waiting = None
             if pace is None and "starved" in event.values:
-                # The host is too busy with other processes for a judgement.
+                # The host is too busy with other processes for a reliable result.
                 return None
             return self._judge(step, seconds if pace is None else pace.most)
         return None

@@ -42,7 +42,7 @@ _SAME_SIZE = (*_ALL_WAIT, "BROADCAST")
 EARLY = 50
 """Maximum number of collectives of a group before training: barriers, small exchanges."""
 SMALL = 16
-"""Maximum number of elements of a collective that only synchronises."""
+"""Maximum number of elements in a collective that only synchronises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,14 @@ def _shape(one: Waited) -> str:
 
 
 def _starts(excerpts: Sequence[Excerpt], waited: Sequence[Waited]) -> Iterator[Sighting]:
-    """Find ranks that timed out before the first step, while another was still preparing."""
+    """Find ranks that timed out before the first step, while another rank was still preparing."""
     early = [
         (one.excerpt, one.line)
         for one in waited
         if one.number <= EARLY and (one.elements is None or one.elements <= SMALL)
     ]
     early += [(e, line) for e in excerpts for line in e.lines if _STORE_WAITED.search(line.text)]
-    says = "Ranks waited at a barrier before the first step, while another was still preparing"
+    says = "Ranks waited at a barrier before the first step while another rank was still preparing"
     for excerpt, line in early:
         busy = _last_preparation(excerpt)
         if busy is not None and not excerpt.steps:

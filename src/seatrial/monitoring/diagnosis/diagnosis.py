@@ -288,12 +288,12 @@ def _separated(
 
 
 def _rank(cause: Cause, group: Sequence[Sighting], order: _Order) -> tuple[object, ...]:
-    """Sort key of a root cause: it ends the run, is certain, and appeared first."""
+    """Sort key of a root cause: it stops the run, is certain, and appeared first."""
     return *_weight(cause, group), min(order(one) for one in group)
 
 
 def _weight(cause: Cause, group: Sequence[Sighting]) -> tuple[bool, int]:
-    """Sort key before time: the cause ends the run, and is certain."""
+    """Sort key before time: the cause stops the run, and is certain."""
     return cause.slows, _certainty(group).order
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare dumps of torch's flight recorder: find ranks that are behind or in another collective.
+"""Compare torch flight recorder dumps: find ranks that are behind or in a different collective.
 
 The fields are those of torch's own analyser (tools/flight_recorder): entries with a process group,
 a sequence number, a name, sizes and a state.

@@ -44,13 +44,13 @@ class Cause:
     do: str
     """The fix."""
     slows: bool = False
-    """True if the run continues with it."""
+    """True if the run continues despite it."""
     explained_by: tuple[str, ...] = ()
     """Causes that make this one a consequence."""
     yields: bool = False
     """True if any other cause explains this one."""
     before_start: bool = False
-    """True if a run that failed later for another reason had overcome it."""
+    """True if a run that later failed for a different reason had recovered from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Signature:
     within: int = _NEAR
     """How many lines before and after count as surrounding."""
     persists: bool = False
-    """True if later steps do not show that the run overcame it."""
+    """True if later steps do not show that the run recovered from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from seatrial.monitoring.diagnosis.excerpt import TROUBLE, Excerpt, KeptLine
 from seatrial.monitoring.diagnosis.knowledge import Certainty, Signature
 
 GOT_OVER = 3
-"""Steps after a line that show that the run overcame it."""
+"""Number of steps after a line that show that the run recovered."""
 _MILD = re.compile(
     r"^\W*(?:\[[^\]]*\]\W*)?(?:WARNING|INFO|DEBUG)\b|UserWarning|FutureWarning|DeprecationWarning"
     r"|^(?:\[\w*\d+\]:)?\[?[WI](?:\d{3,4} [\d:.]+| \w+\.cpp)"
@@ -64,7 +64,7 @@ def sighting(excerpt: Excerpt, line: KeptLine, signature: Signature, says: str) 
     """Create a sighting from a line."""
     certainty = signature.certainty
     if certainty is Certainty.CERTAIN and _MILD.search(line.text):
-        # A mere warning did not end the run.
+        # A warning did not stop the run.
         certainty = Certainty.LIKELY
     return Sighting(
         signature.cause,

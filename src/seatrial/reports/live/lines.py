@@ -70,7 +70,7 @@ def _print_past(reading: LiveReading) -> None:
 
 
 def _print_state(reading: LiveReading) -> None:
-    """Print the progress and the use of time."""
+    """Print the progress and how the time was spent."""
     view = reading.view
     spent = view.goodput()
     if view.last_time is None:

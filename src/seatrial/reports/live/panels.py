@@ -97,7 +97,7 @@ def _quiet(view: RunView, about: Heading, now: float) -> str:
 def quiet_words(view: RunView, now: float) -> str:
     """Format the time since the last event. Empty if it is short."""
     quiet = now - view.last_time if view.last_time is not None else 0.0
-    return f"quiet for {span(quiet)}" if quiet > 30 else ""
+    return f"no events for {span(quiet)}" if quiet > 30 else ""
 
 
 def _numbers(view: RunView, width: int) -> Text:
@@ -208,7 +208,7 @@ def ranks_title(view: RunView) -> str:
 
 
 def goodput(view: RunView, width: int, height: int) -> Text:
-    """Draw the use of wall-clock time as a bar with a legend."""
+    """Draw how wall-clock time was spent, as a bar with a legend."""
     spent = view.goodput()
     if not spent.wall:
         return Text("No time recorded yet.", style=DIM)

@@ -47,7 +47,7 @@ class LiveReading:
             self.view.end(part.attempt.ended, part.attempt.ending)
         else:
             self.caught_up = True
-            # Use the local clock: a foreign log may have another time zone.
+            # Use the local clock: a log from another tool may have a different time zone.
             self.view.pass_time(self._now() - self._last_event)
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:

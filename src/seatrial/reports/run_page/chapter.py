@@ -20,7 +20,7 @@ from seatrial.runs.ledger.ledger import AttemptOutcome
 
 
 class RunState(StrEnum):
-    """How a run stands at its newest event."""
+    """The state of a run at its newest event."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -54,12 +54,12 @@ class Chapter:
 
     @property
     def spent(self) -> Goodput:
-        """The use of wall-clock time."""
+        """How wall-clock time was spent."""
         return self.view.goodput()
 
     @property
     def tokens_per_step(self) -> int | None:
-        """The tokens of a step. None if unknown."""
+        """The tokens per step. None if unknown."""
         basis = self.view.metrics.basis()
         return None if basis is None else basis.tokens_per_step
 

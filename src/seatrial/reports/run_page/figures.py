@@ -13,9 +13,9 @@ from seatrial.reports.run_page.chapter import Chapter
 from seatrial.reports.run_phrases import BUCKET_COLOURS, span
 
 Figure = dict[str, Any]
-"""`data` and `layout` for plotly.js, and values for the script of the page."""
+"""`data` and `layout` for plotly.js, and values for the script on the page."""
 RUN_COLOURS = ("#2f7fd0", "#e0893a", "#2e9e6b", "#a05fc0", "#cc3d4b", "#7d8794")
-"""The colours of the runs of a comparison, in order."""
+"""The colours of the runs in a comparison, in order."""
 PART_COLOURS = {
     "data": "#d4b13f",
     "compute": "#2e9e6b",
@@ -154,7 +154,7 @@ def saves_figure(chapter: Chapter) -> Figure:
 
 
 def goodput_figure(chapters: Sequence[Chapter]) -> Figure:
-    """Plot the use of wall-clock time, one bar per run."""
+    """Plot how wall-clock time was spent, one bar per run."""
     traces = []
     names = [chapter.name for chapter in chapters]
     for bucket, colour in BUCKET_COLOURS.items():
@@ -305,6 +305,6 @@ def _date(seconds: float) -> str:
 
 
 def buckets_with_time(chapter: Chapter) -> list[tuple[Bucket, float]]:
-    """Return the buckets that hold time, largest first."""
+    """Return the buckets that are not empty, largest first."""
     held = [(bucket, seconds) for bucket, seconds in chapter.spent.seconds.items() if seconds]
     return sorted(held, key=lambda item: -item[1])

@@ -191,7 +191,7 @@ def _several(chapters: Sequence[Chapter]) -> tuple[str, dict[str, Figure]]:
         + sections.plot_section(
             "goodput",
             "Goodput",
-            "The use of wall-clock time.",
+            "How wall-clock time was spent.",
             legend=sections.bucket_legend(chapters),
         )
         + sections.plot_section("norm", "Gradient norm", "", [LOGARITHMIC])
@@ -213,13 +213,13 @@ def _curve_words(series: Series) -> str:
 
 
 def _notes(chapters: Sequence[Chapter]) -> str:
-    """Define the numbers of the page."""
+    """Define the numbers on the page."""
     notes = {
         "Goodput": "the share of wall-clock time spent on steps that no attempt had done before. "
-        "Wall-clock time runs from each submission to its end, or to its last event.",
+        "Wall-clock time runs from the submission of each attempt to its end or its last event.",
         "Throughput and step time": "medians of the last 50 steps. The curves show all steps.",
         "Repeated steps": "steps between the newest checkpoint and the end of a start. They are "
-        "drawn each time they were done.",
+        "drawn each time they ran.",
         "Plots": "drag to zoom, double-click to reset. Select a name in a legend to hide its data.",
     }
     for chapter in chapters:

@@ -24,7 +24,7 @@ from seatrial.reports.terminal import counted
 from seatrial.units import format_count
 
 MOST_ROWS = 60
-"""The maximum number of rows of a table. The newest are kept."""
+"""The maximum number of rows in a table. The newest are kept."""
 
 
 def card(label: str, value: str, note: str = "") -> str:
@@ -127,7 +127,7 @@ def plot_section(
 
 
 def bucket_legend(chapters: Sequence[Chapter]) -> str:
-    """Return the colours of the buckets that hold time."""
+    """Return the colours of the buckets that are not empty."""
     held = {bucket for chapter in chapters for bucket, _ in buckets_with_time(chapter)}
     made = "".join(f"<span>{_swatch(bucket)}</span>" for bucket in BUCKET_COLOURS if bucket in held)
     return f'<div class="legend">{made}</div>'
@@ -200,7 +200,7 @@ def plan_section(chapter: Chapter) -> str:
         why = (
             "The planner has no prediction for this run. It predicts only runs on GPUs."
             if plan is not None
-            else "No plan found. Pass the run's spec, or its name in the directory of the spec."
+            else "No plan found. Pass the run's spec, or run seatrial report in its directory."
         )
         return f'{title}<p class="why">{why}</p></section>'
     rows = []

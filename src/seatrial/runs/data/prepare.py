@@ -58,7 +58,7 @@ from seatrial.spec.cluster import Operator
 from seatrial.storage.state_files import parse_json
 
 EXPLAIN_SECONDS = 10.0
-"""How often to explain why a job waits. Reading pods, events and nodes is expensive."""
+"""How often to explain why a job is waiting. Reading pods, events and nodes is expensive."""
 GIVE_UP_SECONDS = 600.0
 """How long a permanent problem may last before the wait fails."""
 LASTING = (RunCode.IMAGE, RunCode.SETTINGS, RunCode.VOLUME)
@@ -68,7 +68,7 @@ _IMAGE_FIELD = re.compile(r"\bcluster\.image\b")
 
 @dataclass(slots=True)
 class WaitingJob:
-    """The reasons why a job waits, over time."""
+    """The reasons why a job is waiting, over time."""
 
     site: Site
     _looked: float | None = None
@@ -251,7 +251,7 @@ def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:
 
 
 def _remove_older(site: Site, run: str, name: str) -> None:
-    """Delete the job that an earlier version of Seatrial created under another name."""
+    """Delete the job that an earlier version of Seatrial created under a different name."""
     older = older_part_name(run, name.rpartition(PART_SEPARATOR)[2])
     there = objects.read(site.api, JOB, site.namespace, older)
     if there is not None and is_own(site, run, there):
@@ -315,7 +315,7 @@ def _last_json(site: Site, job: Json) -> dict[str, Any]:
 def _failed(site: Site, name: str, pods: list[Json], said: str) -> Finding:
     """Report why a preparation job failed, with the reason from its pods if available."""
     why = [f for pod in pods for f in why_not_running(pod, [])]
-    rule = f"the job failed: {why[0].rule if why else said or 'no reason given.'}"
+    rule = f"the job failed: {why[0].rule if why else said or 'Kubernetes reports no reason.'}"
     return Finding(
         RunCode.DATA,
         Severity.ERROR,
@@ -334,7 +334,7 @@ def _stuck(site: Site, name: str, left: list[Json]) -> Finding:
         RunCode.STILL_ENDING,
         Severity.ERROR,
         Where(field=f"{JOB.name} {site.namespace}/{name}"),
-        f"the previous job has not exited after {REMOVAL_SECONDS:.0f} s: {names}.",
+        f"the previous job was not deleted within {REMOVAL_SECONDS:.0f} s. Still present: {names}.",
         str(len(left)),
-        "Check that their node responds (kubectl get pods -o wide). Then rerun this command.",
+        "Check that the pods' nodes respond (kubectl get pods -o wide), then rerun this command.",
     )

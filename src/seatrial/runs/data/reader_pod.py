@@ -83,8 +83,8 @@ def _reasons(site: Site, name: str, pod: Json | None) -> list[Finding]:
     """Report why the pod does not start."""
     conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
     said = next((c.get("message", "") for c in conditions if c.get("status") == "False"), "")
-    rule = f"the reader pod does not start: {said or 'no reason given'}."
-    fix = "Check its image (cluster.preparation.image; cluster.image for exports) and the volume."
+    rule = f"the reader pod does not start: {said or 'Kubernetes reports no reason'}."
+    fix = "Check its image (cluster.preparation.image, or cluster.image for exports) and volume."
     where = Where(field=f"{POD.name} {site.namespace}/{name}")
     plain = Finding(RunCode.READER, Severity.ERROR, where, rule, said, fix)
     return list(why_not_running(pod, [])) or [plain] if pod else [plain]

@@ -70,7 +70,7 @@ def _chosen(history: RunHistory, number: int | None) -> AttemptHistory:
     found = next((attempt for attempt in attempts if attempt.number == number), None)
     if found is None:
         raise UsageError(
-            f"--attempt {number}: no such attempt, {history.name} has {len(attempts)}."
+            f"--attempt {number}: no such attempt. Attempts of {history.name}: {len(attempts)}."
         )
     return found
 
@@ -91,7 +91,7 @@ def _told(name: str, kind: EvidenceKind, lines: Callable[[], Iterable[str]]) -> 
 
 
 def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
-    """Return a log as evidence, named relative to the directory. A read error is its last line."""
+    """Return a log as evidence, named relative to the directory. A read error ends the log."""
     name = log.name.removeprefix(f"{directory}/") if directory is not None else log.name
 
     def lines() -> Iterator[str]:
@@ -99,7 +99,7 @@ def _log(log: RankLog, directory: Path | None) -> EvidenceFile:
             for line in log.lines():
                 yield line.decode("utf-8", "replace")
         except (SeatrialError, OSError) as error:
-            yield f"{log.name} could not be read to its end: {error}"
+            yield f"{log.name} could not be read completely: {error}"
 
     return EvidenceFile(name, kind_of(name), lines)
 

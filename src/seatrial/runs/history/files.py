@@ -28,9 +28,9 @@ STALE_SECONDS = 120.0
 MOST_FILES = 100_000
 _FIRST_EVENTS = 200
 _CHAIN = ("killed", "resumed")
-"""The trainings of a rehearsal that are attempts of one run: the drill that kills and resumes."""
+"""The training runs of a rehearsal that count as attempts of one run: the kill-and-resume drill."""
 _STRAIGHT = "straight"
-"""The undisturbed training of a rehearsal, shown until there is another."""
+"""The uninterrupted training run of a rehearsal, shown until there is another one."""
 
 
 def local_history(run: LocalRun, catalog: Catalog) -> RunHistory:
@@ -101,7 +101,7 @@ def file_history(path: Path) -> RunHistory:
 
 
 def _beside(events: Path) -> tuple[RankLog, ...]:
-    """Return the logs of an event log. A text log is its own log."""
+    """Return the text logs that belong to an event log. A text log is its own log."""
     if not events.name.endswith(".jsonl"):
         return (_log(events),)
     printed = events.with_name(f"{_stem(events)}.log")
@@ -152,7 +152,7 @@ def directory_history(directory: Path, catalog: Catalog) -> RunHistory:
         return _texts_history(directory, texts)
     raise UsageError(
         f"{directory} contains no event log and no engine log. Pass the directory of a run "
-        f"(with {EVENT_LOG}), of a rehearsal, or one with files that end in "
+        f"(with {EVENT_LOG}) or of a rehearsal, or a directory with files that end in "
         f"{', '.join(TEXT_LOGS)}."
     )
 
@@ -175,7 +175,7 @@ def _logs_in(directory: Path) -> list[Path]:
 
 
 def _trainings(directory: Path, over: Path | None = None, name: str = "") -> RunHistory:
-    """Return the trainings in a directory. For a rehearsal: the killed one and its continuation."""
+    """Return the training runs in a directory. For a rehearsal: the killed and the resumed one."""
 
     def look() -> tuple[AttemptHistory, ...]:
         chain = [directory / f"{one}{EVENT_LOGS}" for one in _CHAIN]
@@ -208,19 +208,19 @@ def _texts(directory: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A file with events of a training."""
+    """A file with training events."""
 
     path: Path
     begins: float
     """The time of its first event."""
     starts: bool
-    """True if it has the start of the training, which Megatron-LM prints on the first rank."""
+    """True if it contains the start of the training, which Megatron-LM prints on the first rank."""
     steps: bool
-    """True if it has steps, which Megatron-LM prints on the last rank."""
+    """True if it contains steps, which Megatron-LM prints on the last rank."""
 
 
 def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
-    """Return a history of arbitrary logs: each file with a training is an attempt, by time."""
+    """Return a history of arbitrary logs. Each file with training events is an attempt."""
     telling = [text for text in map(_telling, texts) if text is not None]
     paths = [text.path for text in telling]
     # The other files may belong to any attempt: ranks without training events, the kernel log.
@@ -245,9 +245,9 @@ def _texts_history(directory: Path, texts: list[Path]) -> RunHistory:
 
 
 def _attempts(telling: list[_Text]) -> list[list[Path]]:
-    """Group the files by attempt, with the file of its steps last.
+    """Group the files by attempt, with the file that contains its steps last.
 
-    With several nodes, the first prints the start and the last prints the steps.
+    With several nodes, the first node prints the start and the last one prints the steps.
     """
     found: list[list[Path]] = []
     waiting = False
@@ -261,7 +261,7 @@ def _attempts(telling: list[_Text]) -> list[list[Path]]:
 
 
 def _telling(path: Path) -> _Text | None:
-    """Return the file if its first events are of a training, otherwise None."""
+    """Return the file if its first events are training events, otherwise None."""
     try:
         with open_regular(path) as stream:
             first = list(itertools.islice(read_stream(stream), _FIRST_EVENTS))

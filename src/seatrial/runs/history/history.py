@@ -41,7 +41,7 @@ class RankLog:
     """The output of one process or of all processes of a node."""
 
     name: str
-    """The name in quotes of its lines: a path, or the pods of a run."""
+    """The name that messages show for its lines: a path, or the pods of a run."""
     lines: Callable[[], Iterator[bytes]]
     """Yields its lines from the first one, without line endings."""
 
@@ -81,7 +81,7 @@ class AttemptHistory:
 
     def holds(self, event: Event) -> bool:
         """True if an event of the source belongs to this attempt."""
-        # The first attempt also takes older events: a clock may be wrong, or a log reused.
+        # The first attempt also gets older events: a clock may be wrong, or a log reused.
         early = self.number > 1 and self.submitted is not None and event.time < self.submitted
         return not early and (self.until is None or event.time < self.until)
 
@@ -110,7 +110,7 @@ Told = Begun | Event | Over | Quiet
 
 
 PAUSE_SECONDS = 1.0
-"""How often to look for another attempt after a source has ended."""
+"""How often to look for another attempt at the end of a source."""
 _FIRST_WORDS = (EventKind.START, EventKind.RESTART, EventKind.EXIT)
 """The kinds that the first event of an attempt can have."""
 
@@ -138,7 +138,7 @@ class RunHistory:
     sleep: Callable[[float], None] = time.sleep
     """Waits between reads of a live run."""
     only_words: bool = False
-    """True if only the log can show that the run ended: a log that stops growing is no end."""
+    """True if only the log can show that the run ended; a log that stops growing does not."""
     site: Site | None = None
     """The namespace of its cluster. None if it was found on this host."""
 
@@ -212,7 +212,7 @@ def empty_history(history: RunHistory) -> UsageError:
 
 @dataclass(slots=True)
 class _Lasting:
-    """Tracks if the log itself shows the end of training."""
+    """Tracks whether the log itself shows the end of training."""
 
     goes_on: bool = False
     """True if training has started, and neither an exit nor the last step was logged."""
@@ -277,7 +277,7 @@ class Planned:
 def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
     """Return the plan of a spec with the choices stored in a directory, or None.
 
-    A spec that no longer resolves must not prevent a look at its run.
+    A spec that no longer resolves must not prevent its run from being shown.
     """
     try:
         basis = resolve_basis(load(spec_file, ()), catalog)

@@ -50,7 +50,7 @@ from seatrial.spec.loader import load
 STDIN = "-"
 """Means standard input."""
 ASK_SECONDS = 10.0
-"""How often to ask a cluster for the attempts and the state of a watched run."""
+"""How often to query a cluster for the attempts and the state of a watched run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _nothing(run: str, directory: Path) -> Finding:
 
 
 class Remembered[T]:
-    """Caches an answer for a while, because a view asks four times a second."""
+    """Caches an answer for a while, because a view queries it four times a second."""
 
     def __init__(self, ask: Callable[[], T], clock: Callable[[], float]) -> None:
         self._ask = ask

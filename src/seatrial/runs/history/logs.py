@@ -51,7 +51,7 @@ class RankLine:
     node: int
     """The index of the node in the run."""
     rank: int | None
-    """The rank. None for a line of torchrun itself."""
+    """The rank. None for a line from torchrun itself."""
     text: str
 
 
@@ -62,7 +62,7 @@ class Asked:
     rank: int | None = None
     """Only this rank."""
     follow: bool = False
-    """True to continue until the run ends."""
+    """True to continue until the run finishes."""
     tail: int | None = None
     """Start with this many lines of each pod."""
     container: str = ""
@@ -171,7 +171,7 @@ def _followed(site: Site, job: FoundJob, asked: Asked) -> Iterator[RankLine]:
 
 
 def _until_look(arrived: "queue.Queue[RankLine | SeatrialError | None]") -> Iterator[RankLine]:
-    """Yield lines until it is time to look for new pods, or a pod has ended."""
+    """Yield lines until it is time to look for new pods, or a pod has finished."""
     while True:
         try:
             item = arrived.get(timeout=LOOK_SECONDS)
@@ -209,7 +209,7 @@ def _lines(site: Site, pod: Json, job: FoundJob, asked: Asked) -> Iterator[RankL
     container = asked.container or str(pod["spec"]["containers"][0]["name"])
     names = [str(each["name"]) for key in _CONTAINERS for each in pod["spec"].get(key) or ()]
     if container not in names:
-        raise UsageError(f"--container {container}: the pods have {', '.join(names)}.")
+        raise UsageError(f"--container {container}: use one of {', '.join(names)}.")
     log = ContainerLog(site.api, site.namespace, head["name"], head["uid"], container)
     node, processes = node_number(pod), processes_per_node(job.object)
     redact = LineRedactor()
@@ -227,7 +227,7 @@ def _wanted(pods: list[Json], job: FoundJob, asked: Asked) -> list[Json]:
 
 
 def lines_here(run: LocalRun, asked: Asked) -> Iterator[RankLine]:
-    """Yield the output of the newest attempt. With `follow`, until it ends."""
+    """Yield the output of the newest attempt. With `follow`, until it finishes."""
     if asked.container:
         raise UsageError(f"--container {asked.container}: a run on this host has no containers.")
     newest = run.read().newest

@@ -31,7 +31,7 @@ PAUSE_SECONDS = 0.25
 READER_PAUSES = (5.0, 60.0)
 """The first and the longest pause in seconds before another reader starts."""
 KILLED = 128
-"""Exit codes from this on mean that a signal killed the process."""
+"""Exit codes from this value up mean that a signal killed the process."""
 _CHUNK = 2**20
 
 Sleep = Callable[[float], None]
@@ -165,7 +165,7 @@ class VolumeSource:
         """Yield the events as the reader prints them.
 
         When followed, a new reader takes over if one exits while the run is active. When the run
-        ends, the reader may not have started, so the remaining events are read once more.
+        finishes, the reader may not have started, so the remaining events are read once more.
         """
         told, newest, pause = 0, None, READER_PAUSES[0]
         while follow:
@@ -186,7 +186,7 @@ class VolumeSource:
             yield from itertools.islice(self._read(follow=False), told, None)
 
     def _waiting(self, seconds: float) -> Iterator[None]:
-        """Yield None for a while, at most until the run ends."""
+        """Yield None for a while, at most until the run finishes."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and self.is_live():
             yield None

@@ -56,8 +56,8 @@ def of_this_plan(starts: Sequence[MeasuredStart], plan: Plan, log: Path) -> list
         return taken
     raise UsageError(
         f"{log}: a calibration needs steps that ran with this plan's layout, but none of the "
-        f"{len(starts)} starts with steps did: {differ[-1]}. Pass the log of a run of this "
-        "spec, or set the values of that run in the spec."
+        f"{len(starts)} starts with steps did: {differ[-1]}. Pass the log of a run with this "
+        "spec, or set the values from the log in the spec."
     )
 
 
@@ -65,17 +65,17 @@ def difference(ran: Mapping[str, Any], plan: Plan) -> str:
     """Describe how a start differs from a plan. Empty if it does not."""
     if ran.get(DIGEST) is not None:
         same = ran[DIGEST] == plan.digest
-        return "" if same else f"it ran plan {str(ran[DIGEST])[:19]}, this is {plan.digest[:19]}"
+        return "" if same else f"it ran plan {str(ran[DIGEST])[:19]}, not {plan.digest[:19]}"
     if ran.get(WORLD) is None:
         return "it does not record its number of ranks"
     wanted = signature(plan)
     missing = [name for name in wanted if ran.get(name) is None]
     if missing:
         return f"it does not record its {', '.join(missing)}"
-    # None is a valid value of these: it means even stages.
+    # None is a valid value here: it means even stages.
     wanted |= {name: value for name, value in further(plan).items() if name in ran}
     return ", ".join(
-        f"it had {name} {ran[name]}, the plan has {value}"
+        f"it ran with {name} {ran[name]}, but the plan has {value}"
         for name, value in wanted.items()
         if ran[name] != value
     )

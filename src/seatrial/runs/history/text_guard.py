@@ -13,10 +13,10 @@ MOST_ODD = 0.3
 """The maximum share of invalid and control characters. It is 0.54 for random bytes, 0.5 for English
 in UTF-16, and 0.16 for a French sentence in Latin-1."""
 _PACKED = {
-    b"\x1f\x8b": ("gzip", "gunzip it first"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd it first"),
-    b"BZh": ("bzip2", "bunzip2 it first"),
-    b"\xfd7zXZ": ("xz", "unxz it first"),
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("xz", "unxz"),
 }
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _KEPT = "\t\n\r\f\b\x1b"
@@ -24,10 +24,10 @@ _KEPT = "\t\n\r\f\b\x1b"
 
 
 def refuse_no_text(name: str, beginning: bytes) -> None:
-    """Reject a binary log by its first bytes, with a hint how to convert it."""
-    for magic, (kind, do) in _PACKED.items():
+    """Reject a binary log by its first bytes, with a hint on how to convert it."""
+    for magic, (kind, program) in _PACKED.items():
         if beginning.startswith(magic):
-            raise UsageError(f"{name} is not text but {kind}: {do}.")
+            raise UsageError(f"{name} is compressed with {kind}. Decompress it with {program}.")
     # A log that was truncated while it was written starts with a hole, which reads as zeros.
     characters = beginning.lstrip(b"\0").decode("utf-8", "replace")
     odd = sum(c == "\ufffd" or (c < " " and c not in _KEPT) for c in characters)

@@ -36,7 +36,7 @@ def suited(
     """Adapt the plan to an operator and API version that the cluster serves.
 
     The spec has priority: if it names an operator that the cluster lacks, this raises. If it leaves
-    the choice open, this takes the first of the profile's operators that is served.
+    the choice open, this selects the first of the profile's operators that the cluster serves.
     """
     operator = plan.machines.operator
     if operator not in served:
@@ -65,19 +65,19 @@ def _missing(
     operator: Operator, served: tuple[Operator, ...], others: list[Operator], place: Place
 ) -> Finding:
     there = ", ".join(served)
-    fix = f"Use cluster.operator={others[0]}, or install it." if others else "Install it first."
+    fix = f"Use cluster.operator={others[0]}, or install" if others else "Install"
     return Finding(
         RunCode.NO_OPERATOR,
         Severity.ERROR,
         place("cluster.operator"),
-        f"the cluster does not serve {operator}; it serves {there or 'no training operator'}.",
+        f"the cluster has no operator {operator}; it has {there or 'no training operator'}.",
         str(operator),
-        fix,
+        f"{fix} {operator}.",
     )
 
 
 LOOKING = CallPatience(outage=15.0, failing=15.0, recovery=15.0)
-"""How long a read-only command waits for the cluster: a person is waiting for it."""
+"""How long a read-only command waits for the cluster, because a user is waiting."""
 
 
 def require_cluster_extra() -> None:
@@ -98,13 +98,13 @@ def connect(
     tell: Tell | None = None,
     patience: CallPatience | None = None,
 ) -> Site:
-    """Connect to a namespace of a cluster. Sends no request yet.
+    """Connect to a namespace in a cluster. Sends no request yet.
 
     Args:
-        namespace: The namespace. Default: the one of the context.
+        namespace: The namespace. Default: the context's.
         kubeconfig: The kubeconfig. Default: KUBECONFIG, else ~/.kube/config.
         context: The kubeconfig context. Default: the current one.
-        tell: Receives progress messages, such as about an API server that does not answer.
+        tell: Receives progress messages, such as about an API server that does not respond.
         patience: How long to wait for the API server. Default: as long as a launch does.
     """
     require_cluster_extra()

@@ -65,15 +65,15 @@ class LaunchPhrases:
 ON_CLUSTER = LaunchPhrases(
     "it succeeded, and its job has since been removed",
     "attempt {number} {outcome}",
-    "the job of attempt {number} is gone",
+    "the job of attempt {number} no longer exists",
     "its job disappeared",
     "Replace the launched run with --yes (it continues from the last checkpoint), or rename this "
     "run.",
 )
 ON_HOST = LaunchPhrases(
     "it succeeded",
-    "attempt {number} ended",
-    "attempt {number} ended",
+    "attempt {number} is no longer running",
+    "attempt {number} is no longer running",
     "",
     "Replace the launched run with --yes, or rename this run.",
 )
@@ -101,7 +101,7 @@ def decide(found: FoundAttempts, now: datetime) -> LaunchDecision:
     if newest is None:
         return LaunchDecision(LaunchStep.SUBMIT, 1, "it is new")
     if newest.outcome is AttemptOutcome.SUCCEEDED and not found.is_changed:
-        # The job is removed some time after its end, but the ledger still has the success.
+        # The job is removed some time after it finishes, but the ledger still records the success.
         return LaunchDecision(LaunchStep.NOTHING, newest.number, found.phrases.succeeded)
     avoid = found.ledger.nodes_to_avoid()
     if newest.outcome is not None:

@@ -182,8 +182,8 @@ class HostBackend:
     def outrun(self, run: str) -> UsageError:
         """Return the error after the last try."""
         return UsageError(
-            f"others launched {run} at the same time, {TRIES} times in a row. "
-            "Check seatrial status, and launch again."
+            f"other launches of {run} interfered {TRIES} times in a row. "
+            "Check seatrial status, then launch again."
         )
 
 

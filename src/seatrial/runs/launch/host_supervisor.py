@@ -27,7 +27,7 @@ from seatrial.storage.state_files import decode, open_append, read_json
 TETHER_MODULE = "seatrial.worker.supervisor.parent_death"
 """The module that kills a program when its parent dies."""
 LOCK_SECONDS = 10.0
-"""How long to retry the lock, which readers hold briefly, before another supervisor must hold
+"""How long to retry the lock, which readers hold briefly. After that, another supervisor holds
 it."""
 
 
@@ -81,7 +81,7 @@ class HostSupervisor:
         return self._run
 
     def _once(self) -> int:
-        """Run the supervisor of the processes. Its exit code is theirs."""
+        """Run the supervisor of the processes. Return its exit code, which is theirs."""
         mark = new_mark()
         environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
         # If this process is killed, they must die too: no command could find them.
@@ -130,7 +130,7 @@ def main(file: str) -> int:
             return 1
         # Keep the lock until the process exits: it identifies the supervisor.
         os.dup(lock.fileno())
-        # Another launch may have given this attempt up in the meantime.
+        # Another launch may have given up on this attempt in the meantime.
         if run.file(task.number, "end").exists():
             return 1
         supervisor = HostSupervisor(run, task)

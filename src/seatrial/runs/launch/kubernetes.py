@@ -44,7 +44,7 @@ from seatrial.runs.stop import end_job, wait_for_earlier_pods
 from seatrial.storage.state_files import DamagedError, parse_json
 
 UNSEEN = "must be created before"
-"""Part of the error of Trainer's webhook for a runtime that it cannot see yet."""
+"""Part of the error from Trainer's webhook for a runtime that it cannot see yet."""
 SEEN_SECONDS = 10.0
 """How long an applied object may be invisible."""
 SEEN_PAUSE = 0.5
@@ -69,7 +69,7 @@ class ObservedAttempts(FoundAttempts):
 
 @dataclass(frozen=True, slots=True)
 class ClusterBackend:
-    """Launches into a namespace of a cluster."""
+    """Launches in a namespace of a cluster."""
 
     site: Site
 
@@ -165,8 +165,8 @@ class ClusterBackend:
         return ConflictError(
             ClusterCode.CONFLICT,
             f"{self.namespace}/{run}",
-            f"others launched this run at the same time, {TRIES} times in a row.",
-            "Check seatrial status, and launch again.",
+            f"other launches of this run interfered {TRIES} times in a row.",
+            "Check seatrial status, then launch again.",
         )
 
 
@@ -175,7 +175,7 @@ def _rendered(wanted: Wanted, attempt: Attempt) -> Rendering:
 
 
 def _make(site: Site, rendering: Rendering, number: int, run: str) -> bool:
-    """Create the objects and the job. True if the existing job is of this attempt."""
+    """Create the objects and the job. True if the existing job belongs to this attempt."""
     *needed, job = rendering.manifests
     made = [create_or_apply(site, run, manifest) for manifest in needed]
     site.ledgers.note_objects(run, made)
@@ -184,7 +184,7 @@ def _make(site: Site, rendering: Rendering, number: int, run: str) -> bool:
 
 
 def _create(site: Site, job: Manifest, number: int) -> bool:
-    """Create the job. True if the existing job is of this attempt."""
+    """Create the job. True if the existing job belongs to this attempt."""
     try:
         _create_once_seen(site, job)
     except ConflictError:

@@ -78,7 +78,7 @@ class Submitted:
 
 
 class LaunchBackend[Found: FoundAttempts](Protocol):
-    """The place to launch a run: a namespace of a cluster, or this host."""
+    """Where a run is launched: a namespace in a cluster, or this host."""
 
     @property
     def namespace(self) -> str:
@@ -101,10 +101,10 @@ class LaunchBackend[Found: FoundAttempts](Protocol):
         """Compare the launched spec with this one, field by field."""
 
     def end_previous(self, found: Found, end: End | None) -> None:
-        """End the previous attempt. Record its end unless that is None."""
+        """Stop the previous attempt. Record its end unless `end` is None."""
 
     def submit(self, wanted: Wanted, record: AttemptRecord, *, is_begun: bool) -> Submitted | None:
-        """Record an attempt unless that is done, and start it. None if another launch was faster.
+        """Record an attempt if it is not recorded, and start it. None if another launch was faster.
 
         Raises AttemptTakenError if another launch has recorded an attempt with this number.
         """
@@ -143,7 +143,7 @@ def _launch_held[Found: FoundAttempts](
         decision = _readmit(decision, wanted.readmitted)
         if decision.asks:
             changes = backend.spec_changes(wanted.plan)
-            # Another launch may have submitted another spec since the confirmation.
+            # Another launch may have submitted a different spec since the confirmation.
             if changes != agreed and not confirm(changes):
                 raise FindingsError([_changed(wanted, changes, found.phrases.changed_fix)])
             agreed = changes

@@ -127,7 +127,7 @@ class LocalRun:
         if record.number > LAST_ATTEMPT:
             raise UsageError(
                 f"{self.file(LAST_ATTEMPT, 'record')}: no attempt can follow number "
-                f"{LAST_ATTEMPT:,}. Delete the files of that number if nobody launched it, or "
+                f"{LAST_ATTEMPT:,}. Delete the files of that attempt if nobody launched it, or "
                 "rename the run."
             )
         try:
@@ -146,7 +146,7 @@ class LocalRun:
             try:
                 self._end(number)
             except DamagedError:
-                # A directory in its place stays. Reading the ledger reports it.
+                # A directory with this name is kept. Reading the ledger reports it.
                 with suppress(OSError):
                     write_state(path, text)
 
@@ -169,8 +169,8 @@ class LocalRun:
     def supervisors(self, *, thorough: bool = False) -> dict[int, int]:
         """Return the supervisors of this run by attempt. -1 for one that is not visible here.
 
-        The lock shows if there is a supervisor, and its process id. As both can be damaged, this
-        also searches all command lines if an attempt has no end, or if `thorough` is set.
+        The lock shows whether there is a supervisor, and its process id. As both can be damaged,
+        this also searches all command lines if an attempt has no end, or if `thorough` is set.
         """
         held = {number: self._lock_holder(number) for number in self.numbers()}
         found = {

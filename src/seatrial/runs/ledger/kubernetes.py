@@ -112,7 +112,7 @@ class ClusterLedgerStore:
             there = self._config_map(run)
             if there is None or not made:
                 return
-            # Include the ledger's own uid: a copy of the ledger has another.
+            # Include the ledger's own uid: a copy of the ledger has a different one.
             data = {_object_key(each): str(each["metadata"]["uid"]) for each in (*made, there)}
             name, uid = there["metadata"]["name"], there["metadata"]["uid"]
             change: Json = {"metadata": {"uid": uid}, "data": data}

@@ -17,7 +17,7 @@ class AttemptOutcome(StrEnum):
     SUCCEEDED = "succeeded"
     """All steps are done."""
     FAILED = "failed"
-    """It failed after its restarts."""
+    """It failed after all restarts."""
     STOPPED = "stopped"
     """A user stopped it."""
     REPLACED = "replaced"
@@ -40,7 +40,7 @@ class AttemptRecord:
     spec_digest: str
     plan_digest: str = ""
     code_digest: str = ""
-    """The digest of the Seatrial that rendered it."""
+    """The digest of the Seatrial code that rendered it."""
     excluded_nodes: tuple[str, ...] = ()
     """Nodes that it avoids."""
     ended: str = ""
@@ -60,7 +60,7 @@ class AttemptRecord:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def finished(self, end: "End") -> "AttemptRecord":
-        """Add the end to the record. An existing end stays."""
+        """Add the end to the record. An existing end is kept."""
         if self.outcome is not None:
             return self
         return replace(
@@ -129,7 +129,7 @@ def damaged(where: str, error: DamagedError, fix: str) -> Finding:
         RunCode.DAMAGED,
         Severity.WARNING,
         Where(file=where),
-        f"this state of the run is damaged: {error}. It is ignored.",
+        f"this part of the run's state is damaged and is ignored: {error}.",
         "",
         fix,
     )

@@ -27,14 +27,14 @@ to the run. `TOGETHER` on a healthy node means that another node has findings.""
 
 
 def faulty_nodes(pods: Sequence[Json]) -> tuple[str, ...]:
-    """Return the nodes with their own fault. A fault that all nodes share is not the nodes'."""
+    """Return the nodes with a fault. A fault that all nodes share is not attributed to them."""
     nodes = {node_of(pod) for pod in pods} - {""}
     by_code: dict[str, set[str]] = {}
     for pod in pods:
         for finding in preflight_findings(pod):
             if finding.code in NODE_FAULTS and node_of(pod):
                 by_code.setdefault(finding.code, set()).add(node_of(pod))
-    # On a single node, only its own GPUs took part in the sum.
+    # On a single node, only its own GPUs took part in the all-reduce.
     own = {*OWN_FAULTS, PreflightCode.SUM} if len(nodes) == 1 else set(OWN_FAULTS)
     faulty = (found for code, found in by_code.items() if code in own or found != nodes)
     return tuple(sorted({name for found in faulty for name in found}))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Explain why a pod is not running, or why it ended, from its status and events."""
+"""Explain why a pod is not running, or why it exited, from its status and events."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def container_statuses(pod: Json) -> list[Json]:
 
 
 def why_not_running(pod: Json, events: list[Json]) -> Iterator[Finding]:
-    """Yield the reasons why a scheduled pod is not running, or why it ended."""
+    """Yield the reasons why a scheduled pod is not running, or why it exited."""
     yield from preflight_findings(pod)
     yield from _taken_away(pod)
     for container in container_statuses(pod):
@@ -99,8 +99,8 @@ def _taken_away(pod: Json) -> Iterator[Finding]:
             yield _finding(
                 RunCode.NODE,
                 pod,
-                f"it was removed from {node_of(pod) or 'its node'}: {said}.",
-                "The operator restarts it on another node from the last checkpoint.",
+                f"the pod was removed from {node_of(pod) or 'its node'}: {said}.",
+                "The operator restarts it on another node, from the last checkpoint.",
                 said,
                 Severity.WARNING,
             )
@@ -108,7 +108,8 @@ def _taken_away(pod: Json) -> Iterator[Finding]:
     if status.get("reason") in ("Evicted", "NodeLost", "Preempting", "Shutdown"):
         said = _words(status.get("message") or status["reason"])
         fix = "Check the node's conditions and its other pods: kubectl describe node."
-        yield _finding(RunCode.NODE, pod, f"it was evicted: {said}.", fix, said, Severity.WARNING)
+        rule = f"the pod was evicted: {said}."
+        yield _finding(RunCode.NODE, pod, rule, fix, said, Severity.WARNING)
 
 
 def _waiting(pod: Json, container: Json) -> Iterator[Finding]:
@@ -154,8 +155,8 @@ def _ended(pod: Json, container: Json) -> Iterator[Finding]:
     # It was restarted, so the failure is in the past.
     severity = Severity.WARNING if "running" in state else Severity.ERROR
     if end.get("reason") == "OOMKilled":
-        rule = f"{container['name']} was killed because it used too much memory."
-        fix = "Use fewer data workers, or a larger share of the node: cluster.processes_per_node."
+        rule = f"{container['name']} was killed because it ran out of memory."
+        fix = "Use fewer data workers, or raise cluster.processes_per_node for more of the node."
         yield _finding(RunCode.MEMORY, pod, rule, fix, str(code), severity)
     elif container["name"] == INSTALL:
         rule = f"the worker installation failed: {said or f'exit code {code}'}."
@@ -175,13 +176,13 @@ def _exit(code: int) -> str:
 
 
 def _mount_trouble(pod: Json, events: list[Json]) -> Iterator[Finding]:
-    """Report a volume that cannot be mounted. Only events show that."""
+    """Report a volume that cannot be mounted. Only events show mount errors."""
     if container_statuses(pod) and is_running(pod):
         return
     for event in reversed(events):
         if event.get("reason") in _MOUNT:
             said = _words(event.get("message"))
-            fix = "Check that the claim, secret or config map exists, and that its driver runs."
+            fix = "Check that the PVC, secret or config map exists, and that the driver is running."
             yield _finding(RunCode.VOLUME, pod, f"cannot mount a volume: {said}.", fix, said)
             return
 

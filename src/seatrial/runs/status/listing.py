@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""List the runs of a namespace, or of a directory on this host."""
+"""List the runs in a namespace, or in a directory on this host."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ class RunLine:
     pods: str
     """Running and wanted pods, as `1/2`. Empty without a job."""
     kind: str
-    """The kind of its job, torchrun on this host. Empty without a job."""
+    """The kind of its job, or torchrun on this host. Empty without a job."""
     submitted: str
     """The submission time of the newest attempt, in UTC."""
     findings: tuple[Finding, ...] = ()
@@ -38,7 +38,7 @@ class RunLine:
 
 
 def list_runs(site: Site) -> list[RunLine]:
-    """List the runs of a namespace: with a job, or only with a ledger."""
+    """List the runs in a namespace: with a job, or only with a ledger."""
     ledgers = site.ledgers.read_all()
     pods, _ = objects.list_all(
         site.api, POD, site.namespace, f"{RUN_LABEL},{COMPONENT_LABEL}={Component.TRAINING}"

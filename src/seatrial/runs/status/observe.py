@@ -86,13 +86,13 @@ class Observed:
     pods: tuple[Json, ...] = ()
     """The training pods of the job's attempt."""
     claims: tuple[Json, ...] = ()
-    """The volume claims that the pods mount."""
+    """The PVCs that the pods mount."""
     events: tuple[Json, ...] = ()
     """Events about any of these, newest last."""
     workload: Json | None = None
     """Kueue's object for the job."""
     nodes: tuple[Json, ...] | None = None
-    """The nodes of the cluster. None if the account cannot list them."""
+    """The nodes in the cluster. None if the account cannot list them."""
 
     @property
     def exists(self) -> bool:
@@ -114,7 +114,7 @@ def attempt_number(labels: Mapping[str, str]) -> int:
 
 
 def find_job(api: Api, namespace: str, run: str) -> FoundJob | None:
-    """Return the job of a run, of any operator that the cluster serves and the account can read.
+    """Return the job of a run, for any operator that the cluster serves and the account can read.
 
     Jobs of different kinds may share a name. A job of another owner is returned only if the run has
     none.
@@ -223,7 +223,7 @@ def observe(api: Api, namespace: str, run: str) -> Observed:
 def observe_around(
     api: Api, namespace: str, run: str, ledger: Ledger, job: FoundJob, pods: tuple[Json, ...]
 ) -> Observed:
-    """Read the objects that explain the state of a job: nodes, claims, queue, events."""
+    """Read the objects that explain the state of a job: nodes, PVCs, queue, events."""
     waiting = any(pod.get("status", {}).get("phase") == "Pending" for pod in pods)
     # There may be many nodes. Only a pending pod needs them.
     nodes = _if_allowed(api, NODE, "") if waiting else ()
@@ -309,7 +309,7 @@ _FAILURE = ("Failed",)
 
 
 class JobState(StrEnum):
-    """The state of a job of any operator."""
+    """The state of a job, for any operator."""
 
     WAITING = "waiting"
     """It exists, but not all its pods are running."""
@@ -340,7 +340,7 @@ def condition(item: Json, *types: str) -> Json | None:
 
 
 def job_state(job: Json, running: int, wanted: int) -> JobState:
-    """Return the state of a job of any operator, given its number of running pods."""
+    """Return the state of a job from any operator, given its number of running pods."""
     if condition(job, *_SUCCESS):
         return JobState.SUCCEEDED
     if condition(job, *_FAILURE):
@@ -353,7 +353,7 @@ def job_state(job: Json, running: int, wanted: int) -> JobState:
 
 
 def is_suspended(job: Json) -> bool:
-    """True if the job is suspended, in the field of its kind."""
+    """True if the job is suspended, according to the field that its kind uses."""
     spec = job.get("spec") or {}
     return bool(spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"))
 

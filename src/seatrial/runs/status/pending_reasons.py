@@ -15,12 +15,12 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _INSUFFICIENT = re.compile(r"(\d+) Insufficient ([A-Za-z0-9._/-]+[A-Za-z0-9])")
 _TOTAL = re.compile(r"^0/(\d+) nodes")
 _PLUGINS = {
-    "vpc.amazonaws.com/efa": "the EFA device plugin (guide: EKS)",
-    "nvidia.com/gpu": "NVIDIA's device plugin or GPU operator",
-    "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
-    "hugepages-": "huge pages, in the kubelet's settings",
+    "vpc.amazonaws.com/efa": "Install the EFA device plugin (see the EKS guide).",
+    "nvidia.com/gpu": "Install NVIDIA's device plugin or GPU operator.",
+    "rdma/": "Install an RDMA device plugin (NVIDIA's network operator).",
+    "hugepages-": "Enable huge pages in the kubelet's settings.",
 }
-"""The component that makes a node offer a resource."""
+"""How to make nodes offer a resource."""
 
 
 def reasons(observed: Observed) -> list[Finding]:
@@ -43,8 +43,8 @@ def _of_job(observed: Observed) -> Iterator[Finding]:
         yield _queued(observed, where)
     elif failed:
         said = _words(failed[-1].get("message"))
-        fix = "Request less, or ask an administrator for a larger quota or another policy."
-        rule = f"the cluster rejects its pods: {said}."
+        fix = "Request less, or ask an administrator for a larger quota or a different policy."
+        rule = f"the cluster rejects the job's pods: {said}."
         yield Finding(RunCode.NO_PODS, Severity.ERROR, Where(field=where), rule, said, fix)
     elif not (job.object.get("status") or {}).get("conditions"):
         fix = "Check that the operator is running: kubectl get pods --all-namespaces."
@@ -64,7 +64,7 @@ def _queued(observed: Observed, where: str) -> Finding:
         "",
     )
     queue = observed.job.labels.get("kueue.x-k8s.io/queue-name", "") if observed.job else ""
-    rule = f"it is waiting in the queue {queue}" if queue else "it is suspended without a queue"
+    rule = f"the job is waiting in the queue {queue}" if queue else "the job is suspended"
     return Finding(
         RunCode.QUEUE,
         Severity.WARNING,
@@ -73,7 +73,7 @@ def _queued(observed: Observed, where: str) -> Finding:
         queue,
         "Check the queue's quota and the workloads ahead: kubectl get workloads."
         if queue
-        else "Set suspend to false, or launch it again.",
+        else "Set suspend to false, or launch the run again.",
     )
 
 
@@ -96,7 +96,7 @@ def _starting(pod: Json) -> list[Finding]:
     """Report a pod that is starting without known problems."""
     if (pod.get("status") or {}).get("phase") != "Pending":
         return []
-    rule = "it is starting: volumes, image and init containers take time."
+    rule = "the pod is starting: volumes, the image and init containers take time."
     where = Where(field=pod_name(pod))
     return [Finding(RunCode.STARTING, Severity.NOTE, where, rule, "", "Wait.")]
 
@@ -137,9 +137,9 @@ def _insufficient(observed: Observed, pod: Json, resource: str, said: str) -> Fi
     amount = _requested(pod, resource)
     rule = f"no node has {amount} free {resource}".replace("  ", " ")
     total = _TOTAL.search(said)
-    fix = "Wait for other runs to end, or request fewer or smaller nodes."
+    fix = "Wait for other runs to finish, or request fewer or smaller nodes."
     if observed.nodes is None:
-        rule += f" ({total[1]} nodes were tried)." if total else "."
+        rule += f" ({total[1]} nodes checked)." if total else "."
         fix += " To see why, use an account with the role seatrial-observer."
         return _finding(RunCode.RESOURCES, pod, rule, fix, resource)
     kind = _wanted_type(pod)
@@ -148,33 +148,33 @@ def _insufficient(observed: Observed, pod: Json, resource: str, said: str) -> Fi
     named = f"{kind} nodes" if kind else "nodes"
     if not alike:
         rule += f": the cluster has no {named}."
-        fix = "Add nodes of this type, or set cluster.node_type to another."
+        fix = "Add nodes of this type, or set cluster.node_type to a different type."
     elif not offering:
         rule += f": 0 of {len(alike)} {named} offer it."
         plugin = next((text for name, text in _PLUGINS.items() if resource.startswith(name)), "")
-        fix = f"Install {plugin}." if plugin else f"Install the component that provides {resource}."
+        fix = plugin or f"Install the component that provides {resource}."
         if resource == "vpc.amazonaws.com/efa":
             fix += " Or set cluster.fabric=none for a slow test."
     else:
         largest = max((_allocatable(n).get(resource, "0") for n in offering), key=_number)
-        rule += f": {len(offering)} of {len(alike)} {named} offer it, the largest {largest}"
+        rule += f": {len(offering)} of {len(alike)} {named} offer it, at most {largest} each"
         rule += ", and other pods use them." if _number(largest) >= _number(amount) else "."
     return _finding(RunCode.RESOURCES, pod, rule, fix, resource)
 
 
 def _unbound(observed: Observed, pod: Json, said: str) -> Iterator[Finding]:
-    """Report why a claim has no volume."""
+    """Report why a PVC has no volume."""
     for claim in observed.claims:
         if (claim.get("status") or {}).get("phase") == "Bound":
             continue
         trouble = [e for e in observed.events if _is_about(e, claim) and e.get("type") == "Warning"]
         words = _words(trouble[-1].get("message")) if trouble else "it is not provisioned yet"
-        storage_class = claim["spec"].get("storageClassName") or "the default class"
-        rule = f"the claim {claim['metadata']['name']} of {storage_class} has no volume: {words}."
-        fix = "Check the storage class and its driver. To create it: seatrial render --part admin."
+        storage_class = claim["spec"].get("storageClassName") or "the default storage class"
+        rule = f"the PVC {claim['metadata']['name']} ({storage_class}) has no volume: {words}."
+        fix = "Check the storage class (to create it: seatrial render --part admin) and its driver."
         yield _finding(RunCode.VOLUME, pod, rule, fix, words)
         return
-    fix = "Create the claim, or correct cluster.storage.claim."
+    fix = "Create the PVC, or correct cluster.storage.claim."
     yield _finding(RunCode.VOLUME, pod, f"{said}.", fix, said)
 
 

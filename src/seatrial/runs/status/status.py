@@ -41,7 +41,7 @@ class Status:
     wanted: int
     """The number of pods that should run, or of processes on this host."""
     running: int
-    """The number of running ones."""
+    """The number of running pods or processes."""
     restarts: int
     """The container restarts of this attempt."""
     reasons: tuple[Finding, ...]
@@ -199,7 +199,7 @@ def _unknown_end(run: str, place: str, attempt: AttemptRecord) -> Finding:
         "before any command recorded its end.",
         str(attempt.number),
         "Its event log, events.jsonl in the run's directory on the volume, shows its progress. "
-        "A launch continues from the last checkpoint, and ends soon if all steps are done.",
+        "A new launch continues from the last checkpoint, and finishes soon if all steps are done.",
     )
 
 
@@ -220,7 +220,7 @@ def no_run(place: str, run: str) -> Finding:
         Where(field=f"{place}/{run}"),
         f"no run named {run} in {place}.",
         run,
-        "Check seatrial list, --namespace and --context, or launch it.",
+        "Check seatrial list, --namespace and --context, or launch the run.",
     )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wait for the end of a run."""
+"""Wait for a run to finish."""
 
 import queue
 import threading
@@ -15,11 +15,11 @@ from seatrial.runs.status.status import Status
 LOOK_SECONDS = 5.0
 """The polling interval."""
 LEAST_SECONDS = 5.0
-"""The time for the first look, even if the limit is shorter."""
+"""The time for the first query, even if the limit is shorter."""
 LAST_SECONDS = 1.0
-"""The time for the last look, which starts at the limit."""
+"""The time for the last query, which starts at the limit."""
 _OUTAGES = (ClusterCode.UNREACHABLE, ClusterCode.FAILING)
-"""Errors that do not concern the run."""
+"""Errors that are unrelated to the run."""
 
 
 def wait(
@@ -30,7 +30,7 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     tell: Tell = lambda _: None,
 ) -> Status:
-    """Poll a run until it ends or the limit expires. Return the last status.
+    """Poll a run until it finishes or the limit expires. Return the last status.
 
     Polling is as reliable as watching after an outage, and a run takes hours. Retries while the
     server is unreachable. Raises its ClusterError if the limit expires before the first answer.
@@ -62,7 +62,7 @@ def wait(
 
 
 def _looked(look: Callable[[], Status], seconds: float | None) -> Status:
-    """Look once with a timeout, because a call to an unreachable server takes longer."""
+    """Query once with a timeout, because a call to an unreachable server takes longer."""
     if seconds is None:
         return look()
     answers: queue.SimpleQueue[Status | Exception] = queue.SimpleQueue()

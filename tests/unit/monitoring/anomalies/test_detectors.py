@@ -78,7 +78,7 @@ def test_the_engines_words_name_the_rank() -> None:
         "invocation #0 (message='the loss of a micro-batch is not a number')"
     )
     (notice,) = keeper.observe_line(line)
-    assert notice.finding.rule == "Rank 3 got nan in step 61."
+    assert notice.finding.rule == "Rank 3 got nan at step 61."
     assert keeper.observe_line(line) == ()
 
 

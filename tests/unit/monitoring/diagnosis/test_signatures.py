@@ -83,6 +83,7 @@ REWORDED = frozenset(
         "hub-rate-limited",
         "index-cache-not-seen",
         "nan-in-training",
+        "nccl-version-mismatch",
         "pod-evicted",
         "quota-exceeded",
         "rank-killed",

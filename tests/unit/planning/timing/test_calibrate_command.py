@@ -96,7 +96,7 @@ def test_steps_of_another_layout_are_refused(spec: Path, other: dict[str, Any]) 
     with pytest.raises(UsageError, match="none of the 1 starts with steps did") as caught:
         run(spec, "--events", log)
     (name, value) = next(iter(other.items()))
-    told = str(value)[:19] if name == "plan_digest" else f"it had {name} {value}, the plan has"
+    told = str(value)[:19] if name == "plan_digest" else f"it ran with {name} {value}, but"
     assert told in str(caught.value)
     assert str(log) in str(caught.value)
     # Where another start of the log ran the plan, only its steps used.
@@ -134,7 +134,7 @@ def test_what_a_start_says_beyond_the_sizes_is_compared_too(
     assert difference(whole, plan) == ""
     (name, value) = next(iter(other.items()))
     assert whole[name] != value
-    assert difference(whole | other, plan).startswith(f"it had {name} {value}, the plan has")
+    assert difference(whole | other, plan).startswith(f"it ran with {name} {value}, but the plan")
 
 
 def test_times_are_not_compared_with_a_plan_that_never_ran(spec: Path) -> None:
@@ -145,7 +145,7 @@ def test_times_are_not_compared_with_a_plan_that_never_ran(spec: Path) -> None:
         run(spec, "--seconds", "30,30,30")
     assert f"seatrial plan {spec}" in str(caught.value)
     # A log says what ran, and is held against what the spec leads to now.
-    with pytest.raises(UsageError, match="it had world_size 16, the plan has 32"):
+    with pytest.raises(UsageError, match="it ran with world_size 16, but the plan has 32"):
         run(spec, "--events", logged(spec, [own]))
     new = logged(spec, [dict(signature(planned(spec)))])
     assert "Planned again: the spec changed since" in run(spec, "--events", new)
@@ -165,9 +165,9 @@ def test_the_words_claim_no_more_than_the_steps_show(spec: Path) -> None:
     said = run(spec, "--seconds", "26,28,30,32,34")
     assert "now the same" not in said
     assert "factor     " in said
-    before, after = said.split("predicted  ")[1].split("\n")[0].split("; with it ")
+    before, after = said.split("predicted  ")[1].split("\n")[0].split("), ")
     assert before.split()[0] != after.split()[0]
-    assert "expect more for very different layouts" in said
+    assert "expect larger errors for very different layouts" in said
 
 
 def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     data = json.loads(run(spec, "--seconds", "30,30.1,29.9,30.05,29.95", "--json"))
     said = run(spec, "--seconds", "30,30.1,29.9,30.05,29.95")
     # 1.645 standard deviations, each 1.4826 median deviations of 0.05 / 30.
-    assert "this one   nine of ten steps of this layout are within 0.4%" in said
+    assert "this layout: 90% of steps within 0.4%" in said
     loaded = load(spec)
     found = find(resolve_basis(loaded, Catalog()), spec)
     planned = plan_run(
@@ -187,13 +187,13 @@ def test_the_measured_layout_and_others_have_errors_of_their_own(spec: Path) -> 
     assert after["nine_of_ten"] > 0.05
     narrowed = after["nine_of_ten"] < before["nine_of_ten"]
     said = " ".join(said.split())
-    assert ("measured on published sources calibrated" in said) is narrowed
+    assert ("measured on published benchmarks, each calibrated" in said) is narrowed
     assert ("measured on published runs without calibration" in said) is not narrowed
 
 
 @pytest.mark.parametrize("times", ["", "12,x,13", "12,-1,13", "12,inf,13"])
 def test_what_is_not_a_time_is_refused(spec: Path, times: str) -> None:
-    with pytest.raises(UsageError, match="is not a time"):
+    with pytest.raises(UsageError, match="is not a positive number"):
         run(spec, "--seconds", times)
 
 

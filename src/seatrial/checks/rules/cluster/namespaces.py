@@ -181,7 +181,7 @@ def no_account(situation: Situation) -> Iterator[Checked]:
         SiteCode.NO_ACCOUNT,
         "cluster.service_account",
         f"namespace {namespace} has no service account {name}: the operator cannot create pods, "
-        "which only events show.",
+        "and only events show the reason.",
         f"Use {other}, or create {name}." if other else "Create it, or set cluster.identity.",
         name,
         proposed(*([f"cluster.service_account={other}"] if other else [])),
