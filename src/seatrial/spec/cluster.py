@@ -251,7 +251,7 @@ class ClusterSpec(SpecModel):
     """GPU of this host, from the catalog, with the profile `local`; defaults to the detected one;
     `none` for CPUs. See `seatrial catalog list accelerators`."""
     container: Container | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Container runtime on this host, with the profile `local`; if not set, no container is used."""
+    """Container runtime on this host, with the profile `local`; if not set, none is used."""
     operator: Operator = Operator.AUTO
     """Launcher of the processes: a Kubernetes operator, or torchrun on this host."""
     operator_version: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")
