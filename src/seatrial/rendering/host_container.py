@@ -149,9 +149,11 @@ def _engine(
     if host.user == 0:
         # Root outside a container can write to directories of other users.
         words.append("--cap-add=DAC_OVERRIDE")
-    if runtime is Container.PODMAN and host.user != 0:
-        # A rootless container cannot raise limits, and must map the user to itself.
-        words += ["--userns=keep-id", "--ulimit=host"]
+    if runtime is Container.PODMAN:
+        # Without a daemon, podman cannot raise the limits of its user.
+        words.append("--ulimit=host")
+        # A rootless container must map the user to itself.
+        words += ["--userns=keep-id"] if host.user else []
     else:
         words += ["--ulimit=memlock=-1:-1", f"--ulimit=stack={STACK_BYTES}:{STACK_BYTES}"]
     if not scene.on_cpu:
