@@ -168,8 +168,8 @@ def planned_figure(chapters: Sequence[Chapter]) -> Figure | None:
     names = [name for name, _ in found]
     errors = [one.planned * one.error for _, one in found]
     bars = (
-        ("planned", "#8aa9c9", [one.planned for _, one in found], {"array": errors}),
-        ("measured", "#3f7fc4", [one.measured for _, one in found], {"visible": False}),
+        ("planned", "#8aa9c9", [one.planned for _, one in found], errors),
+        ("measured", "#3f7fc4", [one.measured for _, one in found], []),
     )
     traces = [
         {
@@ -177,7 +177,7 @@ def planned_figure(chapters: Sequence[Chapter]) -> Figure | None:
             "name": name,
             "x": names,
             "y": values,
-            "error_y": {"type": "data", **error},
+            "error_y": {"type": "data", "array": error},
             "marker": {"color": colour},
             "hovertemplate": "%{y:.3g} s",
         }
