@@ -167,7 +167,7 @@ def planned_figure(chapters: Sequence[Chapter]) -> Figure | None:
         return None
     names = [name for name, _ in found]
     errors = [one.planned * one.error for _, one in found]
-    bars = (
+    bars: tuple[tuple[str, str, list[float], list[float]], ...] = (
         ("planned", "#8aa9c9", [one.planned for _, one in found], errors),
         ("measured", "#3f7fc4", [one.measured for _, one in found], []),
     )
