@@ -7,6 +7,7 @@ Needs root, Debian's podman and the CPU image, which is built once. `make local-
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,18 +44,37 @@ cluster:
 """
 
 
+SETTINGS = """[containers]
+cgroupns = "host"
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+"""
+WRAPPER = """#!/bin/sh
+# Podman raises the limit on processes, for which this host may lack the capability.
+podman={podman}
+[ "$1" = run ] || exec "$podman" "$@"
+shift
+exec "$podman" run --ulimit=nproc=10000:10000 "$@"
+"""
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The CPU image, in podman's store, and settings for a host without cgroups of its own."""
-    install({"podman": "podman", "crun": "crun"})
-    settings = tmp_path_factory.mktemp("podman") / "containers.conf"
-    settings.write_text('[containers]\ncgroups = "disabled"\n[engine]\ncgroup_manager="cgroupfs"\n')
-    os.environ["CONTAINERS_CONF"] = str(settings)
-    built = build(Variant.CPU, default_cache())
-    subprocess.run(["podman", "load", "--quiet", "--input", str(built.archive)], check=True)
-    yield built.reference
-    subprocess.run(["podman", "image", "rm", "--force", built.reference], check=False)
-    del os.environ["CONTAINERS_CONF"]
+    """The CPU image in podman's store, and settings with which podman works inside a sandbox."""
+    install({"podman": "podman", "runc": "runc"})
+    directory = tmp_path_factory.mktemp("podman")
+    (directory / "containers.conf").write_text(SETTINGS)
+    wrapper = directory / "podman"
+    wrapper.write_text(WRAPPER.format(podman=shutil.which("podman")))
+    wrapper.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONTAINERS_CONF", str(directory / "containers.conf"))
+        patch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+        built = build(Variant.CPU, default_cache())
+        subprocess.run(["podman", "load", "--quiet", "--input", str(built.archive)], check=True)
+        yield built.reference
+        subprocess.run(["podman", "image", "rm", "--force", built.reference], check=False)
 
 
 @pytest.fixture

@@ -64,6 +64,8 @@ class ContainerHost:
     """The directory with the engine, for an image that lacks it."""
     user: int
     group: int
+    limits: tuple[str, ...] = ()
+    """The resource limits of the user, as `NAME=SOFT:HARD`."""
     forwarded: tuple[str, ...] = ()
     """Names of the variables whose values the container takes from this host."""
     certificates: tuple[Bind, ...] = ()
@@ -150,8 +152,8 @@ def _engine(
         # Root outside a container can write to directories of other users.
         words.append("--cap-add=DAC_OVERRIDE")
     if runtime is Container.PODMAN:
-        # Without a daemon, podman cannot raise the limits of its user.
-        words.append("--ulimit=host")
+        # Without a daemon, podman can only set limits that its user has.
+        words += [f"--ulimit={limit}" for limit in host.limits]
         # A rootless container must map the user to itself.
         words += ["--userns=keep-id"] if host.user else []
     else:

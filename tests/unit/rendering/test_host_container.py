@@ -21,7 +21,8 @@ from seatrial.rendering.host_container import (
 from tests.conftest import loaded, plan_spec
 
 HERE = ContainerHost(
-    Path("/usr/lib/seatrial"), Path("/home/me/.cache"), None, 1000, 100, ("HF_TOKEN",)
+    *(Path("/usr/lib/seatrial"), Path("/home/me/.cache"), None, 1000, 100),
+    *(("memlock=8:8",), ("HF_TOKEN",)),
 )
 ROOT = ContainerHost(Path("/usr/lib/seatrial"), Path("/root/.cache"), None, 0, 0)
 SUPERVISOR = Command(module="seatrial.worker.supervisor")
@@ -65,7 +66,7 @@ def test_the_catalogs_image_runs_the_supervisor(runtime: str) -> None:
 
 def test_files_belong_to_the_user_who_launches() -> None:
     assert "--user=1000:100" in words("docker")
-    assert {"--userns=keep-id", "--ulimit=host"} <= set(words("podman"))
+    assert {"--userns=keep-id", "--ulimit=memlock=8:8"} <= set(words("podman"))
     as_root = words("podman", host=ROOT)
     assert "--user=0:0" in as_root
     assert not any(word.startswith("--userns") for word in as_root)

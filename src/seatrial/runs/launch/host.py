@@ -4,6 +4,7 @@
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -309,8 +310,23 @@ def _container_host(scene: Scene) -> ContainerHost:
     set_here = [name for name in FORWARDED if os.environ.get(name)]
     files = {os.environ[name] for name in set_here if name in CERTIFICATES}
     certificates = tuple(Bind(file, file) for file in sorted(files) if Path(file).is_file())
-    user, group = os.getuid(), os.getgid()
-    return ContainerHost(PACKAGE, cache, site, user, group, (*set_here, MARK), certificates)
+    return ContainerHost(
+        PACKAGE,
+        cache,
+        site,
+        os.getuid(),
+        os.getgid(),
+        tuple(_limits()),
+        (*set_here, MARK),
+        certificates,
+    )
+
+
+def _limits() -> Iterator[str]:
+    """Yield the resource limits of this process; -1 is no limit."""
+    for name in ("memlock", "nofile", "stack"):
+        soft, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+        yield f"{name}={soft}:{hard}"
 
 
 def _image_lock(scene: Scene) -> Path:
