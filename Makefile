@@ -143,6 +143,10 @@ cluster-short: $(ENV) cluster-programs ## Run the short cluster tests
 image: $(ENV) ## Build a worker image without Docker (needs root): cpu, or ARGS=data
 	$(PYTHON) -m scripts.build_image $(or $(ARGS),cpu)
 
+.PHONY: local-container
+local-container: $(ENV) ## Train in a podman container on this host, kill it and resume (needs root)
+	$(PYTHON) -m pytest -m containers -s $(ARGS) tests/containers
+
 .PHONY: image-test
 image-test: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 image-test: $(ENV) worker-env cluster-programs ## Build the images, inspect them, and train in a pod (needs root)

@@ -81,8 +81,19 @@ def _json(data: object) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
+def image_locks() -> dict[Path, str]:
+    """The same lock files for containers on a host, in the folder of each engine."""
+    engines = ROOT / "src" / "seatrial" / "engines"
+    return {
+        engines / name.replace("-", "_") / "image-lock.txt": chart_files()[engine.installation.lock]
+        for name, engine in ENGINES.items()
+    }
+
+
 def main() -> None:
     FILES.mkdir(parents=True, exist_ok=True)
+    for path, text in image_locks().items():
+        path.write_text(text, encoding="utf-8")
     for name, text in chart_files().items():
         (FILES / name).write_text(text, encoding="utf-8")
 

@@ -56,7 +56,8 @@ settings.load_profile("seatrial")
 def _no_user_settings(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keep a developer's own catalog and colours out of the tests."""
+    """Keep a developer's own catalog, colours and GPUs out of the tests."""
+    monkeypatch.setattr("seatrial.planning.resolve.detected_gpus", list)
     monkeypatch.setenv("SEATRIAL_CATALOG", str(tmp_path_factory.mktemp("no-catalog")))
     monkeypatch.setenv("NO_COLOR", "1")
     # For the commands that tests start: the code of this checkout, wherever they run.

@@ -15,7 +15,7 @@ from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
 from seatrial.catalog.models import ModelPreset
-from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.node_types import HOST, NodeType, host_gpus
 from seatrial.catalog.profiles import Profile
 from seatrial.catalog.reading import (
     RawEntry,
@@ -100,6 +100,9 @@ class Catalog:
 
     def entry(self, kind: Kind, name: str) -> Entry:
         """Return the validated entry with this name or alias."""
+        gpus = host_gpus(name) if kind is Kind.NODE_TYPES else None
+        if gpus is not None:
+            return self.node_type(HOST).with_gpus(*gpus)
         name = self.canonical(kind, name)
         raw = self._entries(kind)[name]
         try:

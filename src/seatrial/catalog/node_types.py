@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node types: the hardware of a machine type, and the resources that a pod requests for it."""
 
+import re
+import subprocess
 from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
+from shutil import which
+from typing import Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -67,7 +71,45 @@ class NodeType(Entry):
     price: Price | None = None
     """List price, if one is published."""
 
+    def with_gpus(self, accelerator: str, gpus: int) -> Self:
+        """Return the node type of a host with these GPUs, all in one link domain."""
+        title = f"This host, with {gpus} × {accelerator}"
+        gpu_facts = {"accelerator": accelerator, "gpus": gpus, "link_domain_gpus": gpus}
+        return self.model_copy(update={**gpu_facts, "title": title})
+
     def named_entries(self) -> Iterable[Reference]:
         if self.accelerator:
             yield ("accelerator",), Kind.ACCELERATORS, self.accelerator
         yield ("fabric",), Kind.FABRICS, self.fabric
+
+
+HOST = "local"
+"""The node type of a host without GPUs."""
+_HOST_WITH_GPUS = re.compile(rf"{HOST}/(?P<gpus>[1-9]\d{{0,3}})x-(?P<accelerator>.+)")
+_SMI_SECONDS = 20.0
+
+
+def host_name(accelerator: str, gpus: int) -> str:
+    """Return the node type name of a host with GPUs. No file of the catalog lists it."""
+    return f"{HOST}/{gpus}x-{accelerator}"
+
+
+def host_gpus(name: str) -> tuple[str, int] | None:
+    """Return the GPUs in the node type name of a host; None for any other node type."""
+    match = _HOST_WITH_GPUS.fullmatch(name)
+    return (match["accelerator"], int(match["gpus"])) if match else None
+
+
+def detected_gpus() -> list[str]:
+    """Return the names of the GPUs of this host, as NVIDIA's driver reports them."""
+    program = which("nvidia-smi")
+    if program is None:
+        return []
+    argv = [program, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(  # noqa: S603  (our own argv, no shell)
+            argv, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]

@@ -58,3 +58,5 @@ class RunCode(StrEnum):
     """The run cannot resume from its checkpoint."""
     DAMAGED = "ST-RUN-029"
     """Run state is corrupt: an attempt, its outcome, a calibration or the ledger in the cluster."""
+    RUNTIME = "ST-RUN-030"
+    """The container runtime is not installed on this host."""

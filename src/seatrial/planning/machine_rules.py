@@ -9,6 +9,7 @@ from seatrial.catalog.storage import StorageTier
 from seatrial.codes.planning import PlanCode
 from seatrial.errors import NotInCatalogError
 from seatrial.planning.finding_report import FindingReport
+from seatrial.spec.cluster import ClusterSpec
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 from seatrial.units import format_bytes
@@ -37,6 +38,51 @@ def check_precision(
             precision,
             "Use bf16." if rates.fp8 is None else "Use bf16 or fp8.",
         )
+
+
+def check_host_only(report: FindingReport, cluster: ClusterSpec, profile: str) -> None:
+    """Reject fields that only apply to a run on this host."""
+    if cluster.accelerator is not None:
+        report.error(
+            PlanCode.NODE_TYPE,
+            "cluster.accelerator",
+            f"the node type defines the GPUs of a cluster of profile {profile}.",
+            cluster.accelerator,
+            "Remove the line, and set cluster.node_type.",
+        )
+    if cluster.container is not None:
+        report.error(
+            PlanCode.NODE_TYPE,
+            "cluster.container",
+            f"a cluster of profile {profile} has its own container runtime.",
+            cluster.container,
+            "Remove the line.",
+        )
+
+
+def require_gpu_count(report: FindingReport, cluster: ClusterSpec, accelerator: str) -> None:
+    """Check that the spec states how many GPUs of this kind the host has."""
+    if cluster.processes_per_node is None:
+        report.error(
+            PlanCode.PROCESSES,
+            "cluster.processes_per_node",
+            f"the number of {accelerator} GPUs of this host is not set.",
+            "",
+            "Set cluster.processes_per_node to the number of GPUs to use.",
+        )
+
+
+def report_unknown_gpu(report: FindingReport, name: str) -> None:
+    """Warn that the catalog has no facts about the GPU of this host."""
+    report.warning(
+        PlanCode.NAME,
+        "cluster.accelerator",
+        f"this host has {name}, which is not in the catalog. Memory and step time are not "
+        "predicted, and the run trains on CPUs.",
+        name,
+        "Add it to accelerators.toml of your own catalog, or set cluster.accelerator to the most "
+        "similar GPU: seatrial catalog list accelerators.",
+    )
 
 
 def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeType) -> None:

@@ -31,6 +31,8 @@ class Origin(StrEnum):
     """The default of the field, or the only possible value."""
     PLANNER = "planner"
     """The planner."""
+    HOST = "host"
+    """Detected on this host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.models import ModelPreset
-from seatrial.catalog.node_types import NodeType
+from seatrial.catalog.node_types import HOST, Cloud, NodeType, detected_gpus, host_name
 from seatrial.catalog.profiles import Profile
 from seatrial.codes.planning import PlanCode
 from seatrial.errors import FindingsError, NotInCatalogError
@@ -19,7 +19,7 @@ from seatrial.planning.choices import open_fields
 from seatrial.planning.engine_limits import EngineLimits, limits_of
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.plan import Machines, Origin
-from seatrial.spec.cluster import Operator
+from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.model import Architecture
@@ -139,15 +139,26 @@ class _Resolution:
         node_name = self.chosen("cluster.node_type", cluster.node_type, profile.default_node_type)
         node_name = self.known(Kind.NODE_TYPES, "cluster.node_type", node_name)
         self.report.stop_if_errors()
-        node = self.catalog.node_type(node_name)
         self.require("cluster.node_type", node_name, profile_name, profile.node_types)
+        if node_name == HOST:
+            node_name = self.host()
+        else:
+            machine_rules.check_host_only(self.report, cluster, profile_name)
+        self.report.stop_if_errors()
+        node = self.catalog.node_type(node_name)
         fabric = self.chosen("cluster.fabric", cluster.fabric, node.fabric)
         # `seatrial catalog check` ensures that the defaults in the catalog are valid.
         if cluster.fabric is not None:
             fabric = self.known(Kind.FABRICS, "cluster.fabric", fabric)
             machine_rules.check_fabric(self.report, fabric, node_name, node)
         engine = self.spec.engine.name
-        image = self.chosen("cluster.image", cluster.image, profile.images.get(engine, ""))
+        # On this host, an image is used only in a container.
+        default = (
+            ""
+            if profile.cloud is Cloud.LOCAL and not cluster.container
+            else profile.images.get(engine, "")
+        )
+        image = self.chosen("cluster.image", cluster.image, default)
         if cluster.image is not None:
             machine_rules.check_image(self.report, image, engine, self.catalog)
         if node.accelerator:
@@ -165,6 +176,28 @@ class _Resolution:
             image=image,
             storage=self.storage(profile_name, profile),
         )
+
+    def host(self) -> str:
+        """Return the node type of this host: with the GPUs of the spec, or with those found."""
+        cluster, field_name = self.spec.cluster, "cluster.accelerator"
+        if cluster.accelerator == NO_GPUS:
+            self.origins[field_name] = Origin.YOU
+            return HOST
+        if cluster.accelerator is not None:
+            self.origins[field_name] = Origin.YOU
+            name = self.known(Kind.ACCELERATORS, field_name, cluster.accelerator)
+            machine_rules.require_gpu_count(self.report, cluster, name)
+            return host_name(name, cluster.processes_per_node or 1)
+        found = detected_gpus()
+        if not found:
+            return HOST
+        self.origins[field_name] = Origin.HOST
+        try:
+            name = self.catalog.canonical(Kind.ACCELERATORS, found[0])
+        except NotInCatalogError:
+            machine_rules.report_unknown_gpu(self.report, found[0])
+            return HOST
+        return host_name(name, len(found))
 
     def node_types_like(self, name: str, profile_name: str) -> tuple[str, ...]:
         """Return the node types in a profile whose name or GPU contains a word."""

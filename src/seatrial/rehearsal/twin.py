@@ -143,7 +143,8 @@ def _twin(loaded: LoadedSpec, plan: Plan, small: Layout, catalog: Catalog, data:
     spec["training"] |= _small_training(plan, small)
     spec["training"]["precision"] = _precision(plan)
     spec["parallelism"] |= _small_parallelism(plan, small)
-    spec["cluster"] = {"profile": "local", "processes_per_node": small.world_size}
+    processes = small.world_size
+    spec["cluster"] = {"profile": "local", "accelerator": "none", "processes_per_node": processes}
     spec["checkpoints"] |= {"every_steps": SAVE_AT, "keep_every_steps": None, "location": None}
     spec["checkpoints"] |= {"every_minutes": None, "every_hours": None}
     spec["monitoring"] = {"log_every_steps": 1, "tensorboard": plan.spec.monitoring.tensorboard}

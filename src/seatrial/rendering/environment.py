@@ -65,18 +65,23 @@ def training_environment(scene: Scene) -> list[Manifest]:
 
 def open_environment(scene: Scene) -> list[Manifest]:
     """Return the environment without secrets, for containers that need none."""
-    values = {
+    values = cache_environment()
+    if not scene.image.brings_worker:
+        values["PYTHONPATH"] = SITE
+    values |= _interfaces(scene)
+    values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
+    return [*identity(), *plain(values | _worker_environment(scene))]
+
+
+def cache_environment() -> dict[str, str]:
+    """Return the variables that put caches on local disk, in a container."""
+    return {
         "HOME": SCRATCH,
         "HF_HOME": f"{SCRATCH}/huggingface",
         # On a shared file system, processes compete for its locks (AWS's workshop, chapter 3).
         "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
     }
-    if not scene.image.brings_worker:
-        values["PYTHONPATH"] = SITE
-    values |= _interfaces(scene)
-    values |= fabric_environment(scene.fabric, scene.plan.machines.node_type)
-    return [*identity(), *plain(values | _worker_environment(scene))]
 
 
 def host_environment(scene: Scene) -> dict[str, str]:

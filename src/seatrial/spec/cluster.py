@@ -71,6 +71,21 @@ class Operator(StrEnum):
     """torchrun on this host, without Kubernetes."""
 
 
+NO_GPUS = "none"
+"""The `accelerator` of a run that trains on CPUs although the host may have GPUs."""
+
+
+class Container(StrEnum):
+    """The container runtime of a run on this host."""
+
+    DOCKER = "docker"
+    """Docker Engine, with the NVIDIA Container Toolkit for GPUs."""
+    PODMAN = "podman"
+    """Podman, with the NVIDIA Container Toolkit's CDI specification for GPUs."""
+    APPTAINER = "apptainer"
+    """Apptainer, which has built-in support for NVIDIA GPUs."""
+
+
 class Gang(StrEnum):
     """Gang scheduling: start all pods of a run together, or none of them."""
 
@@ -230,6 +245,11 @@ class ClusterSpec(SpecModel):
     """Number of nodes."""
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
     """Processes per node, one per GPU; defaults to the number of GPUs on the node."""
+    accelerator: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    """GPU of this host, from the catalog, with the profile `local`; defaults to the detected one;
+    `none` for CPUs. See `seatrial catalog list accelerators`."""
+    container: Container | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Container runtime on this host, with the profile `local`; if not set, none is used."""
     operator: Operator = Operator.AUTO
     """Launcher of the processes: a Kubernetes operator, or `torchrun` on this host."""
     operator_version: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -19,11 +20,13 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cli.report import app
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
+from seatrial.monitoring.prediction import Compared, PlanAgainstRun
 from seatrial.monitoring.series import Point
-from seatrial.reports.run_page.chapter import read_chapter
+from seatrial.reports.run_page.chapter import Chapter, read_chapter
 from seatrial.reports.run_page.figures import (
     last_of_each,
     loss_figure,
+    planned_figure,
     rate_figure,
     timeline_figure,
     with_gaps,
@@ -298,3 +301,17 @@ def test_a_spec_with_open_fields_has_a_plan_only_if_one_is_stored(tmp_path: Path
     known = planned(spec, tmp_path, Catalog())
     assert known is not None
     assert known.plan.digest == wanted.digest
+
+
+def test_compared_runs_show_planned_and_measured_step_times() -> None:
+    found = PlanAgainstRun(Compared(2.0, 0.1, 2.1), None)
+    runs = [
+        SimpleNamespace(name="tensor", against=found),
+        SimpleNamespace(name="unplanned", against=None),
+    ]
+    figure = planned_figure(cast("list[Chapter]", runs))
+    assert figure is not None
+    planned, measured = figure["data"]
+    assert (planned["x"], planned["y"], planned["error_y"]["array"]) == (["tensor"], [2.0], [0.2])
+    assert measured["y"] == [2.1]
+    assert planned_figure(cast("list[Chapter]", runs[1:])) is None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from scripts.write_chart_files import FILES, IN_BASE_IMAGE, chart_files
+from scripts.write_chart_files import FILES, IN_BASE_IMAGE, chart_files, image_locks
 from seatrial.rendering.access import launcher_rules
 from seatrial.rendering.volumes import LOCK_CONFIG
 
@@ -23,6 +23,8 @@ def read_yaml(path: Path) -> Any:
 def test_the_files_are_what_the_code_says() -> None:
     there = {path.name: path.read_text(encoding="utf-8") for path in FILES.iterdir()}
     assert there == chart_files(), "run: python -m scripts.write_chart_files"
+    for path, text in image_locks().items():
+        assert path.read_text(encoding="utf-8") == text, "run: python -m scripts.write_chart_files"
 
 
 def test_the_role_of_all_operators_is_that_of_the_product() -> None:

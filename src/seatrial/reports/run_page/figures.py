@@ -153,6 +153,44 @@ def saves_figure(chapter: Chapter) -> Figure:
     return {"data": [age, taken], "layout": layout}
 
 
+def planned_figure(chapters: Sequence[Chapter]) -> Figure | None:
+    """Plot the planned step time with its error bar next to the measured one.
+
+    Returns None if no run has both.
+    """
+    found = [
+        (chapter.name, chapter.against.step_seconds)
+        for chapter in chapters
+        if chapter.against is not None and chapter.against.step_seconds is not None
+    ]
+    if not found:
+        return None
+    names = [name for name, _ in found]
+    errors = [one.planned * one.error for _, one in found]
+    bars: tuple[tuple[str, str, list[float], list[float]], ...] = (
+        ("planned", "#8aa9c9", [one.planned for _, one in found], errors),
+        ("measured", "#3f7fc4", [one.measured for _, one in found], []),
+    )
+    traces = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": names,
+            "y": values,
+            "error_y": {"type": "data", "array": error},
+            "marker": {"color": colour},
+            "hovertemplate": "%{y:.3g} s",
+        }
+        for name, colour, values, error in bars
+    ]
+    layout = {
+        "yaxis": {"title": {"text": "seconds per step"}, "rangemode": "tozero"},
+        "xaxis": {"type": "category"},
+        "barmode": "group",
+    }
+    return {"data": traces, "layout": layout}
+
+
 def goodput_figure(chapters: Sequence[Chapter]) -> Figure:
     """Plot how wall-clock time was spent, one bar per run."""
     traces = []

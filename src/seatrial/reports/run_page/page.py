@@ -172,6 +172,9 @@ def _several(chapters: Sequence[Chapter]) -> tuple[str, dict[str, Figure]]:
         "goodput": figures.goodput_figure(chapters),
         "norm": figures.norm_figure(chapters),
     }
+    planned = figures.planned_figure(chapters)
+    if planned is not None:
+        plots["planned"] = planned
     tokens = [STEPS_OR_TOKENS] if all(chapter.tokens_per_step for chapter in chapters) else []
     curves = [chapter.view.curves for chapter in chapters]
     where = " · ".join(chapter.history.place for chapter in chapters)
@@ -187,6 +190,7 @@ def _several(chapters: Sequence[Chapter]) -> tuple[str, dict[str, Figure]]:
             "loss", "Loss", _curve_words(curves[0].loss), [*tokens, LOGARITHMIC]
         )
         + "</div>"
+        + (_planned_section() if planned is not None else "")
         + sections.plot_section("rate", "Throughput", _curve_words(curves[0].step_seconds), tokens)
         + sections.plot_section(
             "goodput",
@@ -232,4 +236,10 @@ def _notes(chapters: Sequence[Chapter]) -> str:
         f'<section class="notes"><h2>Definitions</h2><dl>{listed}</dl>'
         f"<p>Written by Seatrial {VERSION}. This file makes no network requests.</p>"
         "</section>"
+    )
+
+
+def _planned_section() -> str:
+    return sections.plot_section(
+        "planned", "Planned versus measured step time", "The bars on planned values are errors."
     )

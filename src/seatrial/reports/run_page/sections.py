@@ -7,8 +7,8 @@ from html import escape
 
 from seatrial.findings import Severity
 from seatrial.monitoring.goodput import Bucket
-from seatrial.monitoring.prediction import Compared
-from seatrial.reports.plan_phrases import duration, gib, three
+from seatrial.monitoring.prediction import Compared, Forecast
+from seatrial.reports.plan_phrases import duration, gib, layout_words, three
 from seatrial.reports.run_page.chapter import Chapter, RunState
 from seatrial.reports.run_page.figures import buckets_with_time
 from seatrial.reports.run_page.headline import loss_change
@@ -207,7 +207,7 @@ def plan_section(chapter: Chapter) -> str:
     if found.step_seconds is not None:
         rows.append(_compared("step time", found.step_seconds, duration))
     if found.memory is not None:
-        rows.append(_compared("memory of the fullest GPU", found.memory, lambda b: f"{gib(b)} GiB"))
+        rows.append(_compared("memory of the fullest GPU", found.memory, _gib))
     if not rows:
         return f'{title}<p class="why">No planned value was measured.</p></section>'
     heads = ("", "planned", "measured", "difference", "")
@@ -272,7 +272,11 @@ def compare_table(chapters: Sequence[Chapter]) -> str:
         row("steps", (f"{n.step:,}" for _, n, _ in numbers)),
         row("loss", (loss_words(n.loss) for _, n, _ in numbers)),
         row("validation loss", (_known(n.evaluation, loss_words) for _, n, _ in numbers)),
+        row("layout", (_layout(c) for c, _, _ in numbers)),
         row("step time", (_known(n.step_seconds, duration) for _, n, _ in numbers)),
+        row("planned step time", (_planned(c, _step_time, duration) for c, _, _ in numbers)),
+        row("memory of the fullest GPU", (_known(n.memory, _gib) for _, n, _ in numbers)),
+        row("planned memory", (_planned(c, _memory, _gib) for c, _, _ in numbers)),
         row(
             "tokens per second",
             (_known(n.tokens_per_second, three) for _, n, _ in numbers),
@@ -283,5 +287,37 @@ def compare_table(chapters: Sequence[Chapter]) -> str:
         row("restarts", (f"{s.restarts}" for _, _, s in numbers)),
         row("repeated steps", (f"{s.replayed_steps:,}" for _, _, s in numbers)),
     ]
+    # A row without any value says nothing about the runs.
+    rows = [each for each in rows if any(cell != "–" for cell in each[1:])]
     heads = ("", *(chapter.name for chapter in chapters))
     return f"<section>{table(heads, rows, range(1, len(heads)))}</section>"
+
+
+def _layout(chapter: Chapter) -> str:
+    plan = chapter.history.plan
+    return "–" if plan is None else escape(layout_words(plan.layout))
+
+
+def _gib(size: float) -> str:
+    return f"{gib(size)} GiB"
+
+
+def _step_time(forecast: Forecast) -> tuple[float, float]:
+    return forecast.time.total, forecast.time.error
+
+
+def _memory(forecast: Forecast) -> tuple[float, float]:
+    return forecast.memory.fullest.total, forecast.memory.error
+
+
+def _planned(
+    chapter: Chapter,
+    value_and_error: Callable[[Forecast], tuple[float, float]],
+    show: Callable[[float], str],
+) -> str:
+    """Return a planned value with its error bar."""
+    forecast = chapter.history.forecast
+    if forecast is None:
+        return "–"
+    value, error = value_and_error(forecast)
+    return f"{show(value)} ± {percent(error)}"

@@ -4,6 +4,7 @@
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+from shutil import which
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.by_engine import setup_of
@@ -25,12 +28,24 @@ from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity, has_errors
+from seatrial.monitoring.processes import MARK
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.commands import PodRendezvous, training_command
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.environment import host_environment
-from seatrial.rendering.expansion import Option
+from seatrial.rendering.expansion import Command, Option
+from seatrial.rendering.host_container import (
+    CERTIFICATES,
+    END_WITH_STDIN,
+    FORWARDED,
+    Bind,
+    ContainerHost,
+    container_argv,
+    container_environment,
+    install_argv,
+    run_binds,
+)
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.resources import grace_seconds
 from seatrial.rendering.rules import Place, plan_findings, scene_findings
@@ -48,26 +63,32 @@ from seatrial.storage.state_files import DamagedError, open_append, read_json, w
 
 LOOPBACK = "127.0.0.1"
 _OF_PODS = (
-    *(RenderCode.OPERATOR, RenderCode.OPERATOR_VERSION, RenderCode.DAEMON, RenderCode.IMAGE),
-    RenderCode.UNKNOWN_IMAGE,
-    *(RenderCode.VOLUME, RenderCode.MOUNT, RenderCode.LOCATION),
+    *(RenderCode.OPERATOR, RenderCode.OPERATOR_VERSION, RenderCode.DAEMON),
+    *(RenderCode.VOLUME, RenderCode.MOUNT, RenderCode.LOCATION, RenderCode.WORKER_LOCK),
 )
-"""Rules about manifests, images and volumes, which torchrun on a host does not use."""
+"""Rules about manifests and volumes, which torchrun on a host does not use."""
+_OF_IMAGES = (RenderCode.IMAGE, RenderCode.UNKNOWN_IMAGE)
+IMAGE_LOCK = "image-lock.txt"
+"""The file in an engine's folder with the packages that its base images lack."""
 
 
 def _refuse_plan(plan: Plan, catalog: Catalog, place: Place) -> None:
     """Raise with every reason why this host cannot run a plan."""
-    found = _of_processes(plan_findings(plan, place))
-    found += _of_processes(scene_findings(scene_of(plan, catalog, Attempt()), place))
+    images = plan.spec.cluster.container is not None
+    found = _of_processes(plan_findings(plan, place), images=images)
+    scene = scene_of(plan, catalog, Attempt())
+    found += _of_processes(scene_findings(scene, place), images=images)
     if plan.machines.nodes > 1:
         found.append(_several_nodes(plan, place))
     found += _impossible_resume(plan, place)
+    found += _missing_runtime(plan, place)
     if has_errors(found):
         raise FindingsError(found)
 
 
-def _of_processes(found: list[Finding]) -> list[Finding]:
-    return [finding for finding in found if finding.code not in _OF_PODS]
+def _of_processes(found: list[Finding], *, images: bool) -> list[Finding]:
+    left_out = _OF_PODS if images else (*_OF_PODS, *_OF_IMAGES)
+    return [finding for finding in found if finding.code not in left_out]
 
 
 def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
@@ -169,12 +190,10 @@ class HostBackend:
         """Record the attempt and start its supervisor."""
         run, number, plan = self.run, record.number, wanted.plan
         scene = _scene(wanted, number, record.submission)
-        python = worker_python(ENGINES[plan.spec.engine.name])
+        task = _container_task(scene) if plan.spec.cluster.container else _process_task(scene)
         if not is_begun:
             run.add(record)
         write_state(run.file(number, "spec"), spec_text(plan.spec))
-        grace = float(grace_seconds(scene))
-        task = HostTask(number, _words(scene, python), host_environment(scene), grace)
         write_state(run.file(number, "task"), task.to_text())
         _start(run, number)
         return Submitted(KIND, 1)
@@ -233,13 +252,101 @@ def _own_path() -> str:
     return os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
 
 
-def _words(scene: Scene, python: str) -> tuple[str, ...]:
-    """Return a pod's command with this host's Pythons and a free port.
+def _process_task(scene: Scene) -> HostTask:
+    """Return a pod's command with this host's Pythons.
 
     The supervisor uses the Python of this process, and starts torchrun with the worker's Python.
     """
+    python = worker_python(ENGINES[scene.plan.spec.engine.name])
+    command = _supervisor(scene, {"python": python})
+    own = replace(command, program=sys.executable)
+    return HostTask(
+        scene.attempt.number, own.on_host(), host_environment(scene), float(grace_seconds(scene))
+    )
+
+
+def _container_task(scene: Scene) -> HostTask:
+    """Return a pod's command in a container, after the engine was installed if the image lacks it.
+
+    Docker and podman start containers that outlive the command that started them, so the
+    supervisor ends with its standard input.
+    """
+    host = _container_host(scene)
+    command = _supervisor(scene, {})
+    first = {END_WITH_STDIN.removeprefix("--"): True}
+    command = replace(command, options={**first, **command.options})
+    variables = host_environment(scene) | container_environment()
+    return HostTask(
+        scene.attempt.number,
+        container_argv(scene, command, variables, host),
+        {},
+        float(grace_seconds(scene)),
+        install_argv(scene, _image_lock(scene), host) if host.site else (),
+        str(host.site or ""),
+        in_container=True,
+    )
+
+
+def _supervisor(scene: Scene, options: dict[str, Option]) -> Command:
+    """Return the supervisor's command, with a free port of this host."""
     command = training_command(scene, PodRendezvous(0, LOOPBACK), f"{scene.home}/supervisor")
     with socket.create_server((LOOPBACK, 0)) as free:
-        here: dict[str, Option] = {"port": free.getsockname()[1], "python": python}
-    own = replace(command, program=sys.executable, options={**command.options, **here})
-    return own.on_host()
+        here: dict[str, Option] = {"port": free.getsockname()[1]}
+    return replace(command, options={**command.options, **here, **options})
+
+
+def _container_host(scene: Scene) -> ContainerHost:
+    """Create the directories that the container mounts, as the user who launches the run."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    cache = Path(home) / "seatrial" / "container"
+    site = None
+    if not scene.image.brings_worker:
+        made_of = scene.image.reference + _image_lock(scene).read_text("utf-8")
+        site = cache / f"site-{sha256(made_of.encode()).hexdigest()[:12]}"
+    # A directory that does not exist would be created by the runtime, for root.
+    for path in (cache, site, *(Path(bind.source) for bind in run_binds(scene.plan))):
+        if path is not None:
+            path.mkdir(parents=True, exist_ok=True)
+    set_here = [name for name in FORWARDED if os.environ.get(name)]
+    files = {os.environ[name] for name in set_here if name in CERTIFICATES}
+    certificates = tuple(Bind(file, file) for file in sorted(files) if Path(file).is_file())
+    return ContainerHost(
+        PACKAGE,
+        cache,
+        site,
+        os.getuid(),
+        os.getgid(),
+        tuple(_limits()),
+        (*set_here, MARK),
+        certificates,
+    )
+
+
+def _limits() -> Iterator[str]:
+    """Yield the resource limits of this process; -1 is no limit."""
+    for name in ("memlock", "nofile", "stack"):
+        soft, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+        yield f"{name}={soft}:{hard}"
+
+
+def _image_lock(scene: Scene) -> Path:
+    """Return the lock file of the packages that base images of the engine lack."""
+    engine = ENGINES[scene.plan.spec.engine.name]
+    return PACKAGE / "engines" / engine.name.replace("-", "_") / IMAGE_LOCK
+
+
+def _missing_runtime(plan: Plan, place: Place) -> list[Finding]:
+    """Report a container runtime that this host does not have."""
+    runtime = plan.spec.cluster.container
+    if runtime is None or which(runtime):
+        return []
+    return [
+        Finding(
+            RunCode.RUNTIME,
+            Severity.ERROR,
+            place("cluster.container"),
+            f"{runtime} is not installed on this host.",
+            runtime,
+            f"Install {runtime}, or remove cluster.container to use an environment of this host.",
+        )
+    ]

@@ -26,6 +26,8 @@ from seatrial.storage.state_files import decode, open_append, read_json
 
 TETHER_MODULE = "seatrial.worker.supervisor.parent_death"
 """The module that kills a program when its parent dies."""
+COMPLETE = ".complete"
+"""The file in a directory with an engine that was installed completely."""
 LOCK_SECONDS = 10.0
 """How long to retry the lock, which readers hold briefly. After that, another supervisor holds
 it."""
@@ -41,6 +43,13 @@ class HostTask:
     """Variables in addition to the launcher's environment."""
     grace_seconds: float
     """How long it may take to save after SIGTERM."""
+    install: tuple[str, ...] = ()
+    """The command that installs the engine into `site` first; empty if it is not needed."""
+    site: str = ""
+    """The directory that `install` fills; a file in it marks it as complete."""
+    in_container: bool = False
+    """True if the processes end when their standard input does, because a container outlives the
+    program that started it."""
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -86,20 +95,31 @@ class HostSupervisor:
         environment = os.environ | {"PYTHONPATH": python_path()} | self._task.environment
         # If this process is killed, they must die too: no command could find them.
         tether = (sys.executable, "-m", TETHER_MODULE, str(os.getpid()))
-        with open_append(self._run.file(self._task.number, "log")) as log:
-            self._process = subprocess.Popen(  # noqa: S603  (our own argv, no shell)
-                (*tether, *self._task.words),
-                env=environment | {MARK: mark},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            if self._stopping:
-                self._process.terminate()
-            code = self._wait()
+        code = 0
+        for words in filter(None, (self._missing_install(), self._task.words)):
+            with open_append(self._run.file(self._task.number, "log")) as log:
+                self._process = subprocess.Popen(  # noqa: S603  (our own argv, no shell)
+                    (*tether, *words),
+                    env=environment | {MARK: mark},
+                    stdin=subprocess.PIPE if self._task.in_container else subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                if self._stopping:
+                    self._process.terminate()
+                code = self._wait()
+            if code:
+                break
+            if words == self._task.install:
+                (Path(self._task.site) / COMPLETE).touch()
         end_marked(mark)
         return code
+
+    def _missing_install(self) -> tuple[str, ...]:
+        """Return the command that installs the engine, unless it has already succeeded."""
+        is_complete = (Path(self._task.site) / COMPLETE).exists()
+        return () if is_complete else self._task.install
 
     def _wait(self) -> int:
         """Wait for the processes, and kill them after their grace period."""
