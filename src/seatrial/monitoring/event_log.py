@@ -23,6 +23,9 @@ from seatrial.storage.state_files import open_descriptor, open_regular
 class EventKind(StrEnum):
     """What happened, with the values that each kind has."""
 
+    PREFLIGHT = "preflight"
+    """Nodes were measured before training: nodes (a table each), rounds (the measured pairs of the
+    search for slow nodes), slow (the slow nodes)."""
     RESTART = "restart"
     """Processes were restarted within an attempt: count, began (when the process was created)."""
     START = "start"

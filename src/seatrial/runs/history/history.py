@@ -110,7 +110,7 @@ Told = Begun | Event | Over | Quiet
 
 PAUSE_SECONDS = 1.0
 """How often to look for another attempt after a source has ended."""
-_FIRST_WORDS = (EventKind.START, EventKind.RESTART, EventKind.EXIT)
+_FIRST_WORDS = (EventKind.PREFLIGHT, EventKind.START, EventKind.RESTART, EventKind.EXIT)
 """The kinds that the first event of an attempt can have."""
 
 

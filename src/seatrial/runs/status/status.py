@@ -10,11 +10,12 @@ from seatrial.cluster.errors import DeniedError
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.node_measurements import NodeMeasurement
 from seatrial.runs.ledger.host import LocalRun
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, Ledger, without_record
 from seatrial.runs.namespace import Site
 from seatrial.runs.status.attempt_state import end_of_attempt, is_being_submitted, state_of
-from seatrial.runs.status.container_reasons import container_statuses
+from seatrial.runs.status.container_reasons import container_statuses, node_measurement
 from seatrial.runs.status.observe import JobState, Observed, observe
 from seatrial.runs.status.pending_reasons import operator_message, reasons, wanted_and_running
 
@@ -50,6 +51,8 @@ class Status:
     """All attempts, in order."""
     message: str = ""
     """The operator's message about a failure."""
+    nodes: tuple[NodeMeasurement, ...] = ()
+    """The preflight measurements of the nodes, in the order of the pods."""
 
     @property
     def is_over(self) -> bool:
@@ -63,7 +66,7 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain data."""
-        return asdict(self)
+        return asdict(self) | {"nodes": [node.to_dict() for node in self.nodes]}
 
 
 def status(site: Site, run: str) -> Status:
@@ -142,6 +145,7 @@ def status_of(observed: Observed, now: datetime) -> Status:
         (*found, *observed.ledger.damage),
         observed.ledger.attempts,
         operator_message(observed),
+        tuple(filter(None, map(node_measurement, observed.pods))),
     )
 
 
