@@ -9,21 +9,13 @@ either there are no readings, and no error: training does not need them.
 import importlib
 import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-THROTTLE_REASONS = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-}
-"""Bits of NVML's clock event reasons that mean that a busy GPU is slower than it could be."""
 KERNEL_LOG = "/dev/kmsg"
+MOST_XIDS = 100
 _XID = re.compile(rb"NVRM: Xid \(PCI:[0-9a-fA-F:.]+\): (\d+)")
 
 
@@ -31,16 +23,13 @@ _XID = re.compile(rb"NVRM: Xid \(PCI:[0-9a-fA-F:.]+\): (\d+)")
 class GpuReading:
     """The state of one GPU. None for what the GPU or the driver does not report."""
 
-    name: str
     utilisation: float | None
     """Share of the recent time in which a kernel ran, 0 to 1."""
     memory_bytes: float | None
     """Device memory in use."""
     power_watts: float | None
-    power_limit_watts: float | None
     clock_mhz: float | None
     """Current clock of the multiprocessors."""
-    max_clock_mhz: float | None
     temperature: float | None
     """Degrees Celsius."""
     throttle: int | None
@@ -50,15 +39,6 @@ class GpuReading:
     needs_reset: bool
     """True if faulty memory rows will be replaced at the next reset of the GPU."""
 
-    @property
-    def throttle_reasons(self) -> tuple[str, ...]:
-        return throttle_reasons(self.throttle or 0)
-
-
-def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the reasons for which a GPU is throttled."""
-    return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
-
 
 class Nvml:
     """The GPUs of this process, as NVML numbers them."""
@@ -67,7 +47,7 @@ class Nvml:
         self._nvml = library
         count = int(library.nvmlDeviceGetCount())
         self._handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        self._events: Any = None
+        self._events: dict[int, Any] = {}
 
     @property
     def count(self) -> int:
@@ -75,66 +55,62 @@ class Nvml:
 
     def driver(self) -> str:
         """Return the version of the driver; empty if unknown."""
-        return str(self._ask(self._nvml.nvmlSystemGetDriverVersion) or "")
+        return str(self._ask("nvmlSystemGetDriverVersion") or "")
 
     def read(self, index: int) -> GpuReading:
         """Return the state of a GPU now."""
         nvml, handle = self._nvml, self._handles[index]
-        used = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        rows = self._ask(nvml.nvmlDeviceGetRemappedRows, handle)
-        # Renamed in the driver; older versions of the package have only the old name.
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        used = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        # Corrected, uncorrected, pending, failed.
+        rows = self._ask("nvmlDeviceGetRemappedRows", handle)
+        throttle = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if throttle is None:
+            # The name in older versions of the package and the driver.
+            throttle = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         return GpuReading(
-            name=str(self._ask(nvml.nvmlDeviceGetName, handle) or ""),
             utilisation=None if used is None else used.gpu / 100,
             memory_bytes=None if memory is None else float(memory.used),
-            power_watts=self._scaled(nvml.nvmlDeviceGetPowerUsage, handle),
-            power_limit_watts=self._scaled(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
-            clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-            max_clock_mhz=self._ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
-            temperature=self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-            throttle=self._ask(reasons, handle),
-            ecc_errors=self._ask(
-                nvml.nvmlDeviceGetTotalEccErrors,
-                handle,
-                nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                nvml.NVML_VOLATILE_ECC,
-            ),
+            power_watts=_watts(self._ask("nvmlDeviceGetPowerUsage", handle)),
+            clock_mhz=self._ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+            temperature=self._ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+            throttle=throttle,
+            ecc_errors=self._ask("nvmlDeviceGetTotalEccErrors", handle, *errors),
             needs_reset=bool(rows is not None and (rows[2] or rows[3])),
         )
 
     def watch_xids(self) -> None:
-        """Collect Xid errors from now on."""
+        """Collect Xid errors of each GPU from now on."""
         nvml = self._nvml
-        with suppress(nvml.NVMLError):
-            self._events = nvml.nvmlEventSetCreate()
-            for handle in self._handles:
-                nvml.nvmlDeviceRegisterEvents(
-                    handle, nvml.nvmlEventTypeXidCriticalError, self._events
-                )
+        for index, handle in enumerate(self._handles):
+            with suppress(nvml.NVMLError, AttributeError):
+                events = nvml.nvmlEventSetCreate()
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+                self._events[index] = events
 
-    def new_xids(self) -> tuple[int, ...]:
-        """Return the Xid errors since the last call."""
-        found: list[int] = []
-        # The wait raises a timeout if there is no event. The limit ends a flood of errors.
-        with suppress(self._nvml.NVMLError):
-            while self._events is not None and len(found) < 100:
-                found.append(int(self._nvml.nvmlEventSetWait_v2(self._events, 0).eventData))
+    def new_xids(self, index: int) -> tuple[int, ...]:
+        """Return the Xid errors of a GPU since the last call."""
+        events, found = self._events.get(index), list[int]()
+        # The limit ends a flood of errors.
+        while events is not None and len(found) < MOST_XIDS:
+            # Without an event, it raises a timeout.
+            event = self._ask("nvmlEventSetWait_v2", events, 0)
+            if event is None:
+                break
+            found.append(int(event.eventData))
         return tuple(found)
 
-    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call NVML; return None if the GPU does not support the question."""
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """Call NVML; return None if the GPU, the driver or the package does not support it."""
         try:
-            return function(*arguments)
-        except self._nvml.NVMLError:
+            return getattr(self._nvml, name)(*arguments)
+        except (self._nvml.NVMLError, AttributeError):
             return None
 
-    def _scaled(self, function: Callable[..., Any], handle: Any) -> float | None:
-        """Return watts, which NVML states in milliwatts."""
-        value = self._ask(function, handle)
-        return None if value is None else float(value) / 1000
+
+def _watts(milliwatts: float | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
 
 
 def open_nvml() -> Nvml | None:
@@ -146,7 +122,8 @@ def open_nvml() -> Nvml | None:
     try:
         library.nvmlInit()
         found = Nvml(library)
-    except (library.NVMLError, AttributeError) as error:
+    except Exception as error:
+        # Whatever is wrong with the driver, training goes on without readings.
         if "not found" not in str(error).lower():
             sys.stderr.write(f"seatrial: cannot read GPUs through NVML: {error}\n")
         return None
