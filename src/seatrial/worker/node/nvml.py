@@ -123,7 +123,7 @@ def open_nvml() -> Nvml | None:
         library.nvmlInit()
         found = Nvml(library)
     except Exception as error:
-        # Whatever is wrong with the driver, training goes on without readings.
+        # Whatever is wrong with the driver, training continues without readings.
         if "not found" not in str(error).lower():
             sys.stderr.write(f"seatrial: cannot read GPUs through NVML: {error}\n")
         return None
