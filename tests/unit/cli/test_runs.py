@@ -97,32 +97,6 @@ def test_a_run_from_launch_to_delete(server: FakeTransport, spec_file: Path) -> 
     assert ran("list") == "No runs in default.\nnext  seatrial launch RUN.YAML\n"
 
 
-def test_status_shows_the_measurements_of_the_nodes_slow_ones_first(
-    server: FakeTransport, spec_file: Path
-) -> None:
-    ran("launch", spec_file)
-    (job,) = jobs(server)
-    for index, values in enumerate(
-        ({"between_gb_s": 91.5, "driver": "580.1"}, {"between_gb_s": 0.5, "is_slow": True})
-    ):
-        message = json.dumps([{"measured": {"node": "any", **values}}])
-        ended = {"name": "preflight", "state": {"terminated": {"exitCode": 0, "message": message}}}
-        server.put(pod_of(job, index, **running(), initContainerStatuses=[ended]))
-    lines = ran("status", "slim-7b").splitlines()
-    start = lines.index("  preflight measurements of 2 nodes:")
-    rows = [line.split() for line in lines[start + 1 : start + 4]]
-    # Columns without a value are left out.
-    assert rows == [
-        ["node", "between", "GB/s", "driver"],
-        ["node-1", "0.5", "slow"],
-        ["node-0", "91.5", "580.1"],
-    ]
-    assert json.loads(ran("status", "slim-7b", "--json"))["nodes"] == [
-        {"node": "node-0", "between_gb_s": 91.5, "driver": "580.1"},
-        {"node": "node-1", "between_gb_s": 0.5, "is_slow": True},
-    ]
-
-
 BROKEN: dict[str, Callable[[str], str]] = {
     "a wrong value": lambda text: text.replace("tp_size: 4", "tp_size: four"),
     "an unknown key": lambda text: f"{text}bogus: 1\n",
