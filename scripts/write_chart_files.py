@@ -29,8 +29,10 @@ ROOT = Path(__file__).parents[1]
 FILES = ROOT / "charts" / "seatrial" / "files"
 RULES = ROOT / "dashboards" / "rules.yaml"
 DASHBOARD = ROOT / "dashboards" / "run.json"
-IN_BASE_IMAGE = re.compile(r"torch|triton|numpy|setuptools|nvidia-.*|cuda-.*")
-"""What the engines' base images bring, built for each other; another torch breaks their kernels."""
+IN_BASE_IMAGE = re.compile(r"torch|triton|numpy|setuptools|nvidia-(?!ml-py).*|cuda-.*")
+"""What the engines' base images bring, built for each other; another torch breaks their kernels.
+
+nvidia-ml-py is only Python, and not every base image has it."""
 
 
 def chart_files() -> dict[str, str]:

@@ -24,10 +24,10 @@ from seatrial.worker.node import all_reduce
 
 add_up, rounds = dist.all_reduce, [0]
 
-def corrupted(numbers):
-    add_up(numbers)
-    rounds[0] += numbers.numel() > 1
-    if os.environ["RANK"] == "1" and numbers.numel() > 1 and rounds[0] == 2:
+def corrupted(numbers, **options):
+    add_up(numbers, **options)
+    rounds[0] += numbers.numel() == 1000
+    if os.environ["RANK"] == "1" and numbers.numel() == 1000 and rounds[0] == 2:
         numbers[5] += 1
 
 dist.all_reduce = corrupted

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`seatrial status`: the state of a run and the reasons for it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from seatrial.cli.options import Context, Json, Kubeconfig, Namespace, Run, examples
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding
+from seatrial.monitoring.node_measurements import COLUMNS, NodeMeasurement, table_rows
+from seatrial.reports.tables import Column, name, number, say_table
 from seatrial.reports.terminal import hides_next, say, say_error, say_json, say_text
 from seatrial.runs.ledger.ledger import AttemptRecord
 from seatrial.runs.status.status import Status, age
@@ -60,11 +63,32 @@ def say_status(found: Status, now: datetime, flags: str = "") -> None:
             say_text(reason.fix, "  Do: ", "    ")
     if found.message and not found.reasons:
         say_text(f"operator: {found.message}", "  ", "    ")
+    if found.nodes:
+        _say_nodes(found.nodes)
     earlier = [a for a in found.attempts if a.number != found.attempt or found.is_over]
     for record in reversed(earlier[-SHOWN_ATTEMPTS:]):
         say_text(_attempt(record, now), "  ", "    ")
     if not (found.succeeded and hides_next()):
         say(f"next  {_next(found, flags)}")
+
+
+def _say_nodes(nodes: Sequence[NodeMeasurement]) -> None:
+    """Print the preflight measurements of the nodes, without empty columns."""
+    rows = table_rows(nodes)
+    shown = [i for i in range(len(COLUMNS)) if any(row[i] for row in rows)]
+    more = f", the {len(rows)} slowest" if len(rows) < len(nodes) else ""
+    what = "nodes" if len(nodes) > 1 else "node"
+    say(f"  preflight measurements of {len(nodes)} {what}{more}:")
+    columns = [_column(*COLUMNS[i], rank=i) for i in shown]
+    say_table(columns, [tuple(row[i] for i in shown) for row in rows])
+
+
+def _column(title: str, unit: str, rank: int) -> Column:
+    if not title:
+        return name(title)
+    if title in ("driver", "NCCL"):
+        return name(title, rank=rank)
+    return number(f"{title} {unit}".rstrip(), rank=rank) if rank else name(title)
 
 
 def _attempt(record: AttemptRecord, now: datetime) -> str:

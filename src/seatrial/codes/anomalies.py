@@ -26,3 +26,7 @@ class AnomalyCode(StrEnum):
     """Saving a checkpoint takes longer than planned, or longer than before."""
     SLOW_DATA = "ST-WATCH-009"
     """Ranks wait for training data."""
+    GPU_ERROR = "ST-WATCH-010"
+    """A GPU reports an Xid error or new uncorrectable ECC errors."""
+    GPU_THROTTLED = "ST-WATCH-011"
+    """A GPU is throttled by its hardware: temperature, power or a slowdown signal."""

@@ -23,6 +23,9 @@ from seatrial.storage.state_files import open_descriptor, open_regular
 class EventKind(StrEnum):
     """What happened, with the values that each kind has."""
 
+    PREFLIGHT = "preflight"
+    """Nodes were measured before training: nodes (a table each), rounds (the measured pairs of the
+    search for slow nodes), slow (the slow nodes)."""
     RESTART = "restart"
     """Processes were restarted within an attempt: count, began (when the process was created)."""
     START = "start"
@@ -39,6 +42,9 @@ class EventKind(StrEnum):
     """
     RANKS = "ranks"
     """Time and memory of the ranks up to this step: summaries of busy, data and memory."""
+    GPUS = "gpus"
+    """State of the GPUs: summaries over the ranks of utilisation, memory, power, clock and
+    temperature; ranks that are throttled, or have ECC or Xid errors."""
     TIMERS = "timers"
     """Timers that the engine printed: the minimum and maximum seconds of each, over the ranks."""
     MEMORY = "memory"
@@ -154,7 +160,7 @@ LARGEST = 1e30
 
 _COUNTS = (
     *("steps", "total_steps", "world_size", "global_batch_size", "sequence_length", "skipped"),
-    *("micro_batch_size", "count", "rank"),
+    *("micro_batch_size", "count", "rank", "throttled_ranks"),
 )
 """Non-negative integers."""
 _AMOUNTS = (
@@ -164,7 +170,10 @@ _AMOUNTS = (
 """Non-negative numbers."""
 _LOSSES = ("loss", "grad_norm")
 """Numbers that may be NaN or infinite: detectors look for these."""
-_TABLES = ("parts", "timers", "busy", "data", "memory")
+_TABLES = (
+    *("parts", "timers", "busy", "data", "memory"),
+    *("utilisation", "power", "clock", "temperature"),
+)
 """Tables of numbers."""
 _TEXTS = ("code", "rule", "fix", "severity", "split", "error", "phase", "about")
 """Strings."""

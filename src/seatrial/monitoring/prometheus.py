@@ -14,6 +14,7 @@ from typing import Any
 
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Account, Bucket
+from seatrial.monitoring.gpus import gpu_state
 from seatrial.monitoring.metrics import Metrics, Snapshot
 from seatrial.monitoring.rank_times import RankFigure, rank_figure
 from seatrial.version import VERSION
@@ -82,6 +83,15 @@ EXPORTED = (
     ),
     _gauge("rank_memory_bytes", "Peak memory: min, median and max.", "statistic"),
     _gauge("slowest_rank", "The rank with the longest busy time."),
+    # GPUs, from NVML.
+    _gauge("gpu_utilisation_ratio", "Share of time with a kernel: min, median, max.", "statistic"),
+    _gauge("gpu_memory_bytes", "GPU memory in use: min, median and max.", "statistic"),
+    _gauge("gpu_power_watts", "Power of a GPU: min, median and max.", "statistic"),
+    _gauge("gpu_clock_megahertz", "Clock of a GPU: min, median and max.", "statistic"),
+    _gauge("gpu_temperature_celsius", "Temperature of a GPU: min, median and max.", "statistic"),
+    _gauge("gpu_throttled_ranks", "Ranks whose GPU is throttled."),
+    _gauge("gpu_ecc_errors", "Uncorrectable ECC errors of the ranks' GPUs."),
+    _counter("gpu_xid_errors", "Xid errors of the ranks' GPUs."),
     # Time and checkpoints.
     _counter("run_seconds", "Wall-clock time by use (goodput).", "bucket"),
     _counter("starts", "Starts of training, including restarts."),
@@ -106,6 +116,15 @@ _FIGURES = {
     "busy": "seatrial_rank_busy_seconds",
     "data": "seatrial_rank_data_seconds",
     "memory": "seatrial_rank_memory_bytes",
+}
+
+
+_GPU_FIGURES = {
+    "utilisation": "seatrial_gpu_utilisation_ratio",
+    "memory": "seatrial_gpu_memory_bytes",
+    "power": "seatrial_gpu_power_watts",
+    "clock": "seatrial_gpu_clock_megahertz",
+    "temperature": "seatrial_gpu_temperature_celsius",
 }
 
 
@@ -137,6 +156,8 @@ class RunNumbers:
                 self._stepped(event)
             case EventKind.RANKS:
                 self._ranks(event)
+            case EventKind.GPUS:
+                self._gpus(event)
             case EventKind.SAVE:
                 self._add("seatrial_checkpoint_saves_total")
                 seconds = _number(event.values.get("seconds")) or 0.0
@@ -195,6 +216,18 @@ class RunNumbers:
                 self._set(metric, value, statistic)
             if name == "busy" and figure.highest:
                 self._set("seatrial_slowest_rank", figure.highest[0][0])
+
+    def _gpus(self, event: Event) -> None:
+        state = gpu_state(event)
+        if state is None:
+            return
+        for name, metric in _GPU_FIGURES.items():
+            figure = state.figures.get(name)
+            for statistic, value in _statistics(figure).items() if figure is not None else ():
+                self._set(metric, value, statistic)
+        self._set("seatrial_gpu_throttled_ranks", state.throttled_ranks)
+        self._set("seatrial_gpu_ecc_errors", sum(state.ecc_errors.values()))
+        self._add("seatrial_gpu_xid_errors_total", float(len(state.xids)))
 
     def _set(self, name: str, value: Any, *labels: str) -> None:
         """Set a value; ignore anything that is not a number."""

@@ -15,6 +15,7 @@ from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.eta import Outlook, outlook
 from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
 from seatrial.monitoring.goodput import Account, Bucket, Goodput
+from seatrial.monitoring.gpus import GpuState, gpu_state
 from seatrial.monitoring.metrics import Metrics, Snapshot
 from seatrial.monitoring.rank_times import RankLag, RankLags
 from seatrial.monitoring.series import Series
@@ -28,7 +29,7 @@ MOST_FINDINGS = 500
 LAST_EVENTS = 50
 """Notable events that are kept."""
 NOTABLE = (
-    *(EventKind.START, EventKind.RESTART, EventKind.SAVE, EventKind.SAVED),
+    *(EventKind.PREFLIGHT, EventKind.START, EventKind.RESTART, EventKind.SAVE, EventKind.SAVED),
     *(EventKind.EVALUATION, EventKind.FINDING, EventKind.EXIT),
 )
 """Events that are listed individually; steps are shown as curves."""
@@ -44,6 +45,12 @@ class Curves:
     step_seconds: Series = field(default_factory=Series)
     evaluation: Series = field(default_factory=Series)
     """Loss of each evaluation on the validation split."""
+    gpu_power: Series = field(default_factory=Series)
+    """Watts of the median GPU."""
+    gpu_clock: Series = field(default_factory=Series)
+    """Clock of the slowest GPU, MHz."""
+    gpu_utilisation: Series = field(default_factory=Series)
+    """Share of the time in which the median GPU ran a kernel."""
     skew: Series = field(default_factory=Series)
     """How far the slowest rank was above the median rank, as a share of the median."""
     checkpoint_age: Series = field(default_factory=Series)
@@ -71,6 +78,8 @@ class RunView:
         self.found: Counter[str] = Counter()
         self.events: deque[Event] = deque(maxlen=LAST_EVENTS)
         self.notable = 0
+        self.gpus: GpuState | None = None
+        """The newest state of the GPUs; None if the log has none."""
         self.first_time: float | None = None
         self.last_time: float | None = None
         self.steps = 0
@@ -85,6 +94,7 @@ class RunView:
             EventKind.START: self._started,
             EventKind.STEP: self._stepped,
             EventKind.RANKS: self._compared,
+            EventKind.GPUS: self._read_gpus,
             EventKind.SAVE: self._saved,
             EventKind.EVALUATION: self._evaluated,
             EventKind.FINDING: self._noticed,
@@ -154,6 +164,20 @@ class RunView:
         newest = self._lags.newest
         if newest is not None and math.isfinite(newest.skew):
             self.curves.skew.take(event.step, newest.skew)
+
+    def _read_gpus(self, event: Event) -> None:
+        """Record the state of the GPUs."""
+        self.gpus = gpu_state(event)
+        figures = self.gpus.figures if self.gpus is not None else {}
+        for series, name, part in (
+            (self.curves.gpu_power, "power", "median"),
+            (self.curves.gpu_clock, "clock", "least"),
+            (self.curves.gpu_utilisation, "utilisation", "median"),
+        ):
+            figure = figures.get(name)
+            value = math.nan if figure is None else float(getattr(figure, part))
+            if math.isfinite(value):
+                series.take(event.step, value)
 
     def _evaluated(self, event: Event) -> None:
         loss = _number(event.values.get("loss"))

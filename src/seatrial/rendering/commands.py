@@ -8,7 +8,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE
 from seatrial.rendering.expansion import Argument, Command, Option, Reference
-from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
+from seatrial.rendering.resources import floors_of, grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.volumes import LOCK
 from seatrial.spec.cluster import Operator
 
@@ -123,6 +123,9 @@ def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> Command:
     }
     if scene.fabric_devices:
         options |= {"devices": scene.fabric.device_glob, "device-count": scene.fabric_devices}
+    floors = floors_of(scene).to_text()
+    if floors:
+        options["floors"] = floors
     if meeting is not None:
         options |= {
             "nodes": machines.nodes,

@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.node_types import NodeType
@@ -54,6 +55,8 @@ class Scene:
     attempt: Attempt
     own_catalog: Mapping[str, str]
     """The user's own catalog files, which no image contains."""
+    accelerator: Accelerator | None = None
+    """The GPU of the nodes; None without GPUs."""
 
     @property
     def home(self) -> str:
@@ -101,6 +104,7 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
         data_image=image_of(_data_image(plan, profile), catalog),
         attempt=attempt,
         own_catalog=catalog.own_files(),
+        accelerator=catalog.accelerator(machines.accelerator) if machines.accelerator else None,
     )
 
 

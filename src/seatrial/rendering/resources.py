@@ -5,6 +5,7 @@
 from math import ceil, floor
 
 from seatrial.catalog.storage import StorageTier
+from seatrial.planning.node_floors import NodeFloors, node_floors
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.save_budget import save_seconds
 from seatrial.planning.saving.size import (
@@ -80,6 +81,18 @@ def planned_save_seconds(scene: Scene) -> float | None:
     writers = (scene.plan.machines.nodes, node_bandwidth(scene.node))
     kept, volume = spec.checkpoints.keep_last, spec.cluster.storage.capacity
     return save_seconds(saved_bytes(scene.plan), writers, kept, scene.tier, volume)
+
+
+def floors_of(scene: Scene) -> NodeFloors:
+    """Return what each node must reach in the preflight measurements."""
+    nodes, seconds = scene.plan.machines.nodes, planned_save_seconds(scene)
+    return node_floors(
+        scene.node,
+        scene.accelerator,
+        scene.plan.machines.processes_per_node,
+        rdma=scene.fabric.rdma,
+        write_bytes_per_second=saved_bytes(scene.plan) / seconds / nodes if seconds else None,
+    )
 
 
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:

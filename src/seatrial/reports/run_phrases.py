@@ -8,6 +8,7 @@ from seatrial.monitoring.eta import Outlook
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.goodput import Bucket, Goodput
 from seatrial.reports.plan_phrases import DAY, HOUR, MINUTE, duration, three, unit_of
+from seatrial.reports.terminal import counted
 
 BUCKET_COLOURS = {
     Bucket.TRAINING: "#2e9e6b",
@@ -92,6 +93,8 @@ def event_words(event: Event) -> str:
             ranks = values.get("world_size")
             where = f" on {ranks:,} ranks" if isinstance(ranks, int) else ""
             return f"training started after step {event.step:,}{where}"
+        case EventKind.PREFLIGHT:
+            return _preflight_words(event)
         case EventKind.RESTART:
             count = values.get("count")
             number = f" {count:,}" if isinstance(count, int) else ""
@@ -115,6 +118,13 @@ def event_words(event: Event) -> str:
             return _exit_words(event)
         case _:
             return str(event.kind)
+
+
+def _preflight_words(event: Event) -> str:
+    nodes, slow = (event.values.get(name) for name in ("nodes", "slow"))
+    count = len(nodes) if isinstance(nodes, list) else 0
+    found = ", ".join(map(str, slow)) if isinstance(slow, list) else ""
+    return f"preflight measured {counted(count, 'node')}" + (f"; slow: {found}" if found else "")
 
 
 def _exit_words(event: Event) -> str:

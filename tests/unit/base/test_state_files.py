@@ -357,6 +357,7 @@ PLAIN_WRITERS = {
     "monitoring/event_log.py": "appends lines; half a line is left out by its reader",
     "storage/state_files.py": "the writer itself",
     "worker/node/all_reduce.py": "a probe that other nodes look for; nobody reads it later",
+    "worker/node/measure.py": "a probe of the volume's speed, deleted at once",
     "worker/node/preflight.py": "a probe of the disk, and the message for the kubelet",
     "worker/supervisor/heartbeats.py": "written over in place at every step",
     "worker/weights/export.py": "an export, in a new directory that is synced as a whole",

@@ -244,6 +244,16 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     assert "<script>alert" not in target.read_text()
 
 
+def test_readings_of_gpus_are_plotted(tmp_path: Path) -> None:
+    figure = {"least": 1200.0, "median": 1755.0, "most": 1980.0, "highest": []}
+    values = {"clock": figure, "power": figure | {"median": 650.0}, "throttled": [[3, 64]]}
+    events = [*whole_run(), Event(EventKind.GPUS, 512, NOON + 9000, values)]
+    page = report_page([read_chapter(file_history(written(tmp_path / "a.events.jsonl", events)))])
+    power, clock = drawn(page)["gpus"]["data"]
+    assert (power["y"], clock["y"], clock["yaxis"]) == ([650.0], [1200.0], "y2")
+    assert "Now: 650 W · 1755 MHz · 1 throttled (hardware thermal slowdown)." in page
+
+
 def test_points_that_go_back_are_told_apart() -> None:
     points = [Point(step, 1.0, 1.0, 1.0, 1) for step in (1, 2, 3, 2, 3)]
     assert [point.count for point in with_gaps(points)] == [1, 1, 1, 0, 1, 1]

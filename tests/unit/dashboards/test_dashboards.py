@@ -79,6 +79,10 @@ def test_labels_that_are_asked_for_have_those_values() -> None:
         "bucket": {str(bucket) for bucket in Bucket},
         "statistic": {"min", "median", "max"},
         "part": {"data", "compute", "gradients", "optimizer", "other"},
+        # Labels of the DCGM exporter: pods are named after their run.
+        "pod": {"($run)-.*"},
+        "exported_pod": {"($run)-.*"},
+        "exported_namespace": {"$namespace"},
     }
     for expression in expressions():
         for label, value in LABEL.findall(expression):

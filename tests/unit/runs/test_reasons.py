@@ -13,8 +13,10 @@ from seatrial.cluster.transport import Json
 from seatrial.codes.preflight import PreflightCode
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity
+from seatrial.monitoring.node_measurements import NodeMeasurement
 from seatrial.runs.ledger.ledger import Ledger
 from seatrial.runs.status.attempt_state import NODE_FAULTS, faulty_nodes
+from seatrial.runs.status.container_reasons import node_measurement, preflight_findings
 from seatrial.runs.status.observe import FoundJob, Observed
 from seatrial.runs.status.pending_reasons import reasons
 from seatrial.runs.status.status import age, status_of
@@ -167,6 +169,40 @@ def test_a_node_is_faulty_by_its_own_fault_only() -> None:
     assert faulty_nodes([preflight("ST-PREFLIGHT-004", i) for i in (0, 1)]) == ()
     assert faulty_nodes([preflight("ST-PREFLIGHT-005", 0), pod_of(JOB, 1, **running())]) == ()
     assert set(NODE_FAULTS) < set(PreflightCode)
+
+
+def measured(index: int, *findings: str, **values: Any) -> Json:
+    """A pod whose preflight measured its node, and found something or not."""
+    told = [
+        {"code": code, "severity": "error", "where": {}, "rule": "slow.", "value": "", "fix": "."}
+        for code in findings
+    ]
+    message = json.dumps([*told, {"measured": {"node": "told", **values}}])
+    ended = {"exitCode": int(bool(findings)), "message": message}
+    statuses = [{"name": "preflight", "state": {"terminated": ended}}]
+    return pod_of(JOB, index, phase="Pending", initContainerStatuses=statuses)
+
+
+def test_measurements_stand_beside_findings_or_alone() -> None:
+    slow, good = measured(0, "ST-PREFLIGHT-011", between_gb_s=0.5), measured(1, between_gb_s=90)
+    assert node_measurement(slow) == NodeMeasurement("node-0", between_gb_s=0.5)
+    assert node_measurement(good) == NodeMeasurement("node-1", between_gb_s=90.0)
+    assert [each.code for each in preflight_findings(slow)] == ["ST-PREFLIGHT-011"]
+    assert preflight_findings(good) == []
+    # One slow node of two is to blame; if all are slow, the network or the floor is.
+    assert faulty_nodes([slow, good]) == ("node-0",)
+    assert faulty_nodes([measured(i, "ST-PREFLIGHT-011") for i in (0, 1)]) == ()
+    assert node_measurement(preflight("ST-PREFLIGHT-001", 0)) is None
+
+
+@pytest.mark.parametrize(
+    "message", ["", "{}", "[1]", '[{"measured": 3}]', '[{"measured": {}}]', "x"]
+)
+def test_a_message_that_is_no_measurement_is_none(message: str) -> None:
+    statuses = [{"name": "preflight", "state": {"terminated": {"message": message}}}]
+    pod = pod_of(JOB, 0, phase="Pending", initContainerStatuses=statuses)
+    assert node_measurement(pod) is None
+    assert preflight_findings(pod) == []
 
 
 def test_hardware_is_the_nodes_own_even_when_no_other_is_there_or_well() -> None:

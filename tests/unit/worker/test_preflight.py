@@ -12,16 +12,22 @@ import pytest
 
 from seatrial.codes.preflight import PreflightCode
 from seatrial.findings import Finding
+from seatrial.monitoring.event_log import EventKind, read_events
+from seatrial.monitoring.node_measurements import NodeMeasurement
+from seatrial.planning.node_floors import NodeFloors
 from seatrial.worker.node import preflight
+from seatrial.worker.node.measure import finding
 from seatrial.worker.node.preflight import (
     Company,
     Expected,
-    finding,
+    NodeResult,
     look,
     main,
     meet,
     read_findings,
 )
+
+HOST = NodeMeasurement("ip-1", write_gb_s=1.5)
 
 
 @pytest.fixture
@@ -35,6 +41,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Expected:
     monkeypatch.setattr(preflight, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
     monkeypatch.setenv("NODE_NAME", "ip-1")
+    monkeypatch.setattr(preflight, "measure_host", lambda directory, size: HOST)
+    # As in an image without torch, whether this environment has it or not.
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
     return Expected(
         gpus=4,
         devices=f"{tmp_path}/uverbs*",
@@ -93,9 +102,10 @@ def test_the_findings_are_left_where_kubernetes_reads_them(
     assert left["code"] == "ST-PREFLIGHT-001"
     assert left["where"]["field"] == "ip-1"
     assert "ST-PREFLIGHT-001 ip-1: 4 of 8 GPUs" in capsys.readouterr().err
-    termination_log.write_text("")
     assert main(words(node), termination_log) == 0
-    assert termination_log.read_text() == ""
+    assert json.loads(termination_log.read_text()) == [
+        {"measured": {"node": "ip-1", "write_gb_s": 1.5}}
+    ]
 
 
 def test_more_than_kubernetes_keeps_is_cut_between_findings(
@@ -116,9 +126,9 @@ def test_a_node_meets_the_others_only_when_it_is_well(
 ) -> None:
     met: list[Company] = []
 
-    def meeting(company: Company, directory: str) -> list[object]:
+    def meeting(company: Company, *_: object) -> NodeResult:
         met.append(company)
-        return []
+        return NodeResult([], HOST)
 
     monkeypatch.setattr(preflight, "meet", meeting)
     address = ["--nodes=2", "--processes=4", "--node-rank=0", "--first-rank=1"]
@@ -133,7 +143,7 @@ def test_a_pod_that_comes_later_in_an_attempt_looks_alone(
     node: Expected, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     calls: list[list[Finding]] = [[finding(PreflightCode.TOGETHER, "alone.", "Wait.")], []]
-    monkeypatch.setattr(preflight, "meet", lambda *_: calls.pop(0))
+    monkeypatch.setattr(preflight, "meet", lambda *_: NodeResult(calls.pop(0), HOST))
     file = tmp_path / "logs" / "attempt-1" / "met"
     address = ["--nodes=2", "--processes=4", "--master-addr=a", f"--met={file}"]
     assert main([*words(node), *address], tmp_path / "none") == 1
@@ -161,6 +171,43 @@ def test_nodes_that_do_not_meet_are_a_finding(
     failing.write_text("#!/bin/sh\nexit 3\n")
     failing.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(failing))
-    (found,) = meet(Company(2, 8, 0, "slim-7b--meeting", 29400), "/data")
+    company = Company(2, 8, 0, "slim-7b--meeting", 29400)
+    (found,) = meet(company, "/data", NodeFloors(), HOST).findings
     assert found.code == PreflightCode.TOGETHER
     assert "slim-7b--meeting:29400" in found.rule
+
+
+def test_a_node_below_its_floor_fails_and_its_history_keeps_why(
+    node: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEATRIAL_ATTEMPT", "3")
+    floors = "--floors=write_gb_s=2,matmul_tflops=400"
+    assert main([*words(node), floors], tmp_path / "none") == 1
+    assert main([*words(node), "--floors=write_gb_s=1"], tmp_path / "none") == 0
+    history = Path(node.directory) / "preflight" / "ip-1.jsonl"
+    first, second = map(json.loads, history.read_text().splitlines())
+    assert first["codes"] == ["ST-PREFLIGHT-014"]
+    assert first["attempt"] == "3"
+    assert second["codes"] == []
+    assert second["measured"] == {"node": "ip-1", "write_gb_s": 1.5}
+
+
+def test_the_only_node_of_a_run_writes_the_event(
+    node: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = tmp_path / "events.jsonl"
+    monkeypatch.setenv("SEATRIAL_EVENTS", str(events))
+    # Without a rendezvous, other nodes may write at the same time.
+    assert main(words(node), tmp_path / "none") == 0
+    assert not events.exists()
+    alone = ["--nodes=1", "--processes=1", "--master-addr=a"]
+    assert main([*words(node), *alone], tmp_path / "none") == 0
+    (event,) = read_events(events)
+    assert event.kind is EventKind.PREFLIGHT
+    assert event.values["nodes"] == [{"node": "ip-1", "write_gb_s": 1.5}]
+
+
+@pytest.mark.parametrize("text", ["speed=1", "write_gb_s=fast", "write_gb_s=-1", "write_gb_s=inf"])
+def test_floors_that_cannot_be_are_rejected(node: Expected, text: str) -> None:
+    with pytest.raises(SystemExit):
+        main([*words(node), f"--floors={text}"])

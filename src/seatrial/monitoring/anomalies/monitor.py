@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from seatrial.codes.anomalies import AnomalyCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.monitoring.anomalies import (
+    gpu_errors,
     network_fallback,
     not_a_number,
     slow_data,
@@ -41,6 +42,8 @@ RULES: tuple[AnomalyRule, ...] = (
     network_fallback.RULE,
     slow_save.RULE,
     slow_data.RULE,
+    gpu_errors.ERROR_RULE,
+    gpu_errors.THROTTLE_RULE,
 )
 """All anomalies that the monitor detects."""
 
@@ -57,6 +60,8 @@ def detectors(expected: Expectations) -> tuple[Detector, ...]:
         network_fallback.NetworkFallback(expected),
         slow_save.SlowSave(expected),
         slow_data.SlowData(),
+        gpu_errors.GpuErrors(),
+        gpu_errors.GpuThrottling(),
     )
 
 

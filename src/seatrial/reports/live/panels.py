@@ -10,6 +10,7 @@ from rich.text import Text
 
 from seatrial.monitoring.event_log import EventKind
 from seatrial.monitoring.goodput import Bucket, Goodput
+from seatrial.monitoring.gpus import gpu_words
 from seatrial.monitoring.rank_times import RankLag
 from seatrial.monitoring.series import Point, Series
 from seatrial.monitoring.view import RunView
@@ -159,10 +160,24 @@ def inverted(series: Series, worth: float) -> list[Point]:
 
 def ranks(view: RunView, width: int, height: int) -> Text:
     """Draw the ranks as cells, coloured by their lag behind the median rank."""
-    lag = view.lag()
+    lag, gpus = view.lag(), _gpus(view)
     if lag is None:
-        return Text("This log has no step times per rank.", style=DIM)
-    rows = max(1, height - 1)
+        return gpus or Text("This log has no step times per rank.", style=DIM)
+    rows = max(1, height - (2 if gpus else 1))
+    return Text("\n").join([_lags(lag, width, rows), *([gpus] if gpus else [])])
+
+
+def _gpus(view: RunView) -> Text:
+    """Describe the GPUs in one line. Empty if the log has no readings of them."""
+    if view.gpus is None:
+        return Text()
+    bad = bool(view.gpus.xids or view.gpus.ecc_errors)
+    text = Text("GPUs ", style=DIM, no_wrap=True, overflow="ellipsis")
+    text.append(gpu_words(view.gpus), style=TROUBLE if bad else STRONG)
+    return text
+
+
+def _lags(lag: RankLag, width: int, rows: int) -> Text:
     if lag.ranks * _NUMBERED <= width:
         return _few_ranks(lag)
     step = 2 if 2 * lag.ranks <= width * rows else 1
@@ -310,4 +325,6 @@ def status_line(view: RunView) -> str:
         parts.append(f"goodput {percent(spent.share)}")
     if ahead is not None and snapshot.total_steps and snapshot.step < snapshot.total_steps:
         parts.append(f"done in {outlook_words(ahead)}")
+    if view.gpus is not None and gpu_words(view.gpus):
+        parts.append(f"GPUs {gpu_words(view.gpus)}")
     return " · ".join(parts)

@@ -131,6 +131,27 @@ def skew_figure(chapter: Chapter) -> Figure:
     return {"data": _banded(chapter, points, "slowest rank", "#cc3d4b"), "layout": layout}
 
 
+def gpu_figure(chapter: Chapter) -> Figure:
+    """Plot the power of the median GPU, and the clock of the slowest on its own axis."""
+    curves = chapter.view.curves
+    clock = [
+        trace | {"yaxis": "y2"}
+        for trace in _banded(chapter, curves.gpu_clock, "slowest clock", "#3f7fc4")
+    ]
+    layout = {
+        "yaxis": {"title": {"text": "watts"}, "rangemode": "tozero"},
+        "yaxis2": {
+            "title": {"text": "MHz"},
+            "overlaying": "y",
+            "side": "right",
+            "rangemode": "tozero",
+            "showgrid": False,
+        },
+    }
+    power = _banded(chapter, curves.gpu_power, "power", "#e0893a")
+    return {"data": [*power, *clock], "layout": layout}
+
+
 def saves_figure(chapter: Chapter) -> Figure:
     """Plot the work at risk just before each save, and the duration of each save."""
     curves = chapter.view.curves

@@ -9,6 +9,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 from seatrial.errors import MissingExtraError
+from seatrial.monitoring.gpus import gpu_words
 from seatrial.monitoring.series import Series
 from seatrial.monitoring.utilisation import DEFINITION
 from seatrial.reports.run_page import figures, sections
@@ -138,7 +139,7 @@ def _time_sections(chapter: Chapter, plots: dict[str, Figure]) -> str:
 
 
 def _step_sections(chapter: Chapter, plots: dict[str, Figure]) -> list[str]:
-    """Return the sections on step parts, gradient norm, saves and ranks that have data."""
+    """Return the sections on step parts, gradient norm, saves, ranks and GPUs that have data."""
     curves, made = chapter.view.curves, []
     if curves.parts:
         plots["parts"] = figures.parts_figure(chapter)
@@ -156,6 +157,11 @@ def _step_sections(chapter: Chapter, plots: dict[str, Figure]) -> list[str]:
         plots["skew"] = figures.skew_figure(chapter)
         why = "The lag of the slowest rank behind the median rank."
         made.append(sections.plot_section("skew", "Ranks", why))
+    if curves.gpu_power.points or curves.gpu_clock.points:
+        plots["gpus"] = figures.gpu_figure(chapter)
+        now = f" Now: {gpu_words(chapter.view.gpus)}." if chapter.view.gpus is not None else ""
+        why = f"Power of the median GPU, and clock of the slowest.{now}"
+        made.append(sections.plot_section("gpus", "GPUs", why))
     return made
 
 

@@ -111,7 +111,8 @@ SCRIPT = """
     const layout = Object.assign({}, figure.layout);
     layout.xaxis = Object.assign({}, axis, steps, layout.xaxis || {});
     layout.yaxis = Object.assign({}, axis, layout.yaxis || {});
-    for (const one of [layout.xaxis, layout.yaxis]) {
+    if (layout.yaxis2) layout.yaxis2 = Object.assign({}, axis, layout.yaxis2);
+    for (const one of [layout.xaxis, layout.yaxis, layout.yaxis2].filter(Boolean)) {
       const font = { color: colour('--soft'), size: 14 };
       if (one.title) one.title = Object.assign({ font: font, standoff: 10 }, one.title);
     }

@@ -111,7 +111,7 @@ Told = Begun | Event | Over | Quiet
 
 PAUSE_SECONDS = 1.0
 """How often to look for another attempt at the end of a source."""
-_FIRST_WORDS = (EventKind.START, EventKind.RESTART, EventKind.EXIT)
+_FIRST_WORDS = (EventKind.PREFLIGHT, EventKind.START, EventKind.RESTART, EventKind.EXIT)
 """The kinds that the first event of an attempt can have."""
 
 

@@ -12,13 +12,22 @@ from seatrial.runs.status.container_reasons import node_of, preflight_findings
 from seatrial.runs.status.observe import JobState, Observed, end_of, job_state
 from seatrial.runs.status.pending_reasons import operator_message, wanted_and_running
 
-OWN_FAULTS = (PreflightCode.GPUS, PreflightCode.DEVICES)
+OWN_FAULTS = (
+    PreflightCode.GPUS,
+    PreflightCode.DEVICES,
+    PreflightCode.MEMORY,
+    PreflightCode.GPU_ERRORS,
+)
 """Findings that always concern one node, because they are about its hardware."""
 COMPARED_FAULTS = (
     PreflightCode.MOUNT,
     PreflightCode.CLOCK,
     PreflightCode.NOT_SHARED,
     PreflightCode.SUM,
+    PreflightCode.SLOW_NETWORK,
+    PreflightCode.SLOW_DEVICE,
+    PreflightCode.SLOW_VOLUME,
+    PreflightCode.VERSIONS,
 )
 """Findings that concern one node if other nodes do not have them."""
 NODE_FAULTS = (*OWN_FAULTS, *COMPARED_FAULTS)

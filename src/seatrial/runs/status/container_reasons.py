@@ -4,10 +4,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from seatrial.cluster.transport import Json
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.node_measurements import MEASURED, NodeMeasurement, read_measurement
 from seatrial.secrets.redaction import redact_beginning
 from seatrial.storage.state_files import parse_json
 
@@ -62,19 +64,43 @@ def why_not_running(pod: Json, events: list[Json]) -> Iterator[Finding]:
 def preflight_findings(pod: Json) -> list[Finding]:
     """Return the findings of the preflight check from its termination message."""
     found: dict[Finding, None] = {}
+    for message in _preflight_messages(pod):
+        found |= dict.fromkeys(_read(message, node_of(pod)))
+    return list(found)
+
+
+def node_measurement(pod: Json) -> NodeMeasurement | None:
+    """Return the newest preflight measurements of a pod's node; None if there are none."""
+    for message in _preflight_messages(pod):
+        for entry in _entries(message):
+            found = read_measurement(entry.get(MEASURED)) if MEASURED in entry else None
+            if found is not None:
+                return replace(found, node=node_of(pod) or found.node)
+    return None
+
+
+def _preflight_messages(pod: Json) -> Iterator[str]:
+    """Yield the termination messages of the preflight container, newest first."""
     for container in container_statuses(pod):
         if container["name"] != PREFLIGHT:
             continue
         for state in (container.get("state") or {}, container.get("lastState") or {}):
-            message = (state.get("terminated") or {}).get("message", "")
-            found |= dict.fromkeys(_read(message, node_of(pod)))
-    return list(found)
+            yield str((state.get("terminated") or {}).get("message") or "")
+
+
+def _entries(message: str) -> list[Json]:
+    """Parse a list of objects. Empty for any other text."""
+    try:
+        entries = parse_json(message)
+    except ValueError:
+        return []
+    whole = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    return entries if whole else []
 
 
 def _read(message: str, node: str) -> list[Finding]:
     """Parse the findings that the preflight check writes. Empty for any other text."""
     try:
-        entries = parse_json(message)
         return [
             Finding(
                 entry["code"],
@@ -84,7 +110,8 @@ def _read(message: str, node: str) -> list[Finding]:
                 entry["value"],
                 entry["fix"],
             )
-            for entry in entries
+            for entry in _entries(message)
+            if MEASURED not in entry
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

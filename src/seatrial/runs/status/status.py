@@ -10,11 +10,12 @@ from seatrial.cluster.errors import DeniedError
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.monitoring.node_measurements import NodeMeasurement
 from seatrial.runs.ledger.host import LocalRun
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, Ledger, without_record
 from seatrial.runs.namespace import Site
 from seatrial.runs.status.attempt_state import end_of_attempt, is_being_submitted, state_of
-from seatrial.runs.status.container_reasons import container_statuses
+from seatrial.runs.status.container_reasons import container_statuses, node_measurement
 from seatrial.runs.status.observe import JobState, Observed, observe
 from seatrial.runs.status.pending_reasons import operator_message, reasons, wanted_and_running
 
@@ -52,6 +53,8 @@ class Status:
     """The operator's message about a failure."""
     is_here: bool = False
     """True if the run is on this host, so that it has no pods."""
+    nodes: tuple[NodeMeasurement, ...] = ()
+    """The preflight measurements of the nodes, in the order of the pods."""
 
     @property
     def is_over(self) -> bool:
@@ -65,7 +68,8 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain data. `place` contains where the run is."""
-        return {name: value for name, value in asdict(self).items() if name != "is_here"}
+        data = {name: value for name, value in asdict(self).items() if name != "is_here"}
+        return data | {"nodes": [node.to_dict() for node in self.nodes]}
 
 
 def status(site: Site, run: str) -> Status:
@@ -145,6 +149,7 @@ def status_of(observed: Observed, now: datetime) -> Status:
         (*found, *observed.ledger.damage),
         observed.ledger.attempts,
         operator_message(observed),
+        tuple(filter(None, map(node_measurement, observed.pods))),
     )
 
 

@@ -20,6 +20,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.worker.llm_foundry.commit import ComposerCommitter
+from seatrial.worker.node.gpu_share import GpuShare
 from seatrial.worker.process import process_began
 from seatrial.worker.settings import Device, Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter, RankPhase
@@ -49,6 +50,7 @@ class ComposerObserver(Callback):
         self._step = 0
         self._started = False
         self._asked_to_end = False
+        self._gpus = GpuShare(chosen)
         self._last = self._evaluation = time.perf_counter()
         self._rate: float | None = None
         self._norm: float | None = None
@@ -122,6 +124,9 @@ class ComposerObserver(Callback):
         )
         self._last = now
         self._heart.step(self._step)
+        gpus = self._gpus.share()
+        if gpus:
+            self._write(EventKind.GPUS, **gpus)
         if self._all_asked_to_end():
             # Make the current step the last one, which Composer always saves.
             state.stop_training()

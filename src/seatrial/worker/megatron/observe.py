@@ -26,6 +26,7 @@ from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
 from seatrial.worker.megatron.step_parts import StepParts
 from seatrial.worker.node import nccl_log
+from seatrial.worker.node.gpu_share import GpuShare
 from seatrial.worker.node.stall_thread import Heartbeat
 from seatrial.worker.process import process_began
 from seatrial.worker.settings import expected, settings
@@ -60,6 +61,7 @@ class MegatronObserver:
         self._monitor = AnomalyMonitor()
         chosen = settings()
         on_stall = None if self._log is None else self._silent
+        self._gpus = GpuShare(chosen)
         self._heartbeat = Heartbeat(chosen.rank, chosen.world_size, on_stall)
         self._nccl = None if self._log is None else nccl_file
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -205,6 +207,9 @@ class MegatronObserver:
             figures = self._parts.share(args.world_size, stage, wanted)
             plain = {name: figure.to_dict() for name, figure in figures.items()}
             self._write(EventKind.RANKS, **plain)
+            gpus = self._gpus.share()
+            if gpus:
+                self._write(EventKind.GPUS, **gpus)
 
     def _watch_step(self, original: Wrapped) -> Wrapped:
         # The parameter names are the engine's. It passes some of them by position.

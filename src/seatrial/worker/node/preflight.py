@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-Checks GPUs, fabric devices, shared memory, the volume and its free space. Then checks all nodes
-together: clocks, a shared file, an all-reduce. Prints problems as findings, and writes them to the
-container's termination log, so that the pod's status contains them. The exit code is 0 without
-findings and 1 with findings. Only the checks across nodes need torch.
+Checks GPUs, fabric devices, shared memory, the volume and its free space. Then measures the node,
+and all nodes together: clocks, a shared file, devices, links, an all-reduce. Prints problems as
+findings, and writes them with the measurements to the container's termination log, so that the
+pod's status contains them, and to the node's history in the run's directory. The exit code is 0
+without findings and 1 with findings. Without torch, it measures only the volume, clocks and
+versions.
 """
 
 import argparse
@@ -13,18 +15,26 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
 from seatrial.codes.preflight import PreflightCode
 from seatrial.errors import ExitCode
-from seatrial.findings import Finding, Severity, Where
-from seatrial.storage.state_files import DamagedError, decode, parse_json
+from seatrial.findings import Finding
+from seatrial.monitoring.event_log import EventKind, EventLog
+from seatrial.monitoring.node_measurements import MEASURED, NodeMeasurement, read_measurement
+from seatrial.naming import as_dns_label, names_object
+from seatrial.planning.node_floors import NodeFloors
+from seatrial.storage.state_files import DamagedError, decode, open_append, parse_json
 from seatrial.units import format_bytes
+from seatrial.worker.node.measure import finding, measure_host, measurement_findings
+from seatrial.worker.settings import ATTEMPT, EVENTS, LOOPBACK
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """The container's termination message, which Kubernetes adds to the pod's status."""
@@ -32,6 +42,10 @@ GPU_GLOB = "/dev/nvidia[0-9]*"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
 TOGETHER_SECONDS = 900
 """How long nodes wait for each other, because image pulls take different times."""
+ALONE_PORT = 29401
+"""The port for measurements on this node alone, different from the port for all nodes."""
+HISTORY = "preflight"
+"""The directory with the nodes' histories in the run's directory, one file per node."""
 _GIB = 1 << 30
 
 
@@ -67,12 +81,8 @@ class Company:
     port: int
     met: str = ""
     """File on the volume that records that this attempt's rendezvous completed; may be empty."""
-
-
-def finding(code: PreflightCode, rule: str, fix: str, value: object = "") -> Finding:
-    """Create a finding about this node."""
-    node = os.environ.get("NODE_NAME", "this node")
-    return Finding(code, Severity.ERROR, Where(field=node), rule, str(value), fix)
+    is_whole_run: bool = False
+    """True if this is the only node in the run."""
 
 
 def look(expected: Expected) -> list[Finding]:
@@ -153,28 +163,65 @@ def _volume(expected: Expected) -> Iterator[Finding]:
         )
 
 
-def meet_once(company: Company, directory: str) -> list[Finding]:
-    """Check the nodes together, unless this attempt's rendezvous has already completed.
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What the checks of a node found and measured."""
+
+    findings: list[Finding]
+    measured: NodeMeasurement | None = None
+
+
+def measure(
+    expected: Expected, company: Company | None, floors: NodeFloors, host: NodeMeasurement
+) -> NodeResult:
+    """Measure this node with the others, or alone if there are none or they have already met.
 
     A pod that replaces a lost pod starts alone: the other nodes have passed preflight, and only
     their training restarts. The new pod would wait for them until the timeout.
     """
+    alone = Company(1, max(1, expected.gpus), 0, LOOPBACK, ALONE_PORT)
+    if company is None:
+        return _measure_alone(alone, expected, floors, host)
     met = Path(company.met) if company.met else None
     if met is not None and met.exists():
         sys.stderr.write(
             "seatrial: the nodes have already completed rendezvous in this attempt; only this node "
             "was checked.\n"
         )
-        return []
-    found = meet(company, directory)
-    if met is not None and not found:
+        return _measure_alone(alone, expected, floors, host)
+    if company.nodes * company.processes == 1:
+        return _measure_alone(replace(alone, is_whole_run=True), expected, floors, host)
+    result = meet(company, expected.directory, floors, host)
+    if met is not None and not result.findings:
         met.parent.mkdir(parents=True, exist_ok=True)
         met.touch()
-    return found
+    return result
 
 
-def meet(company: Company, directory: str) -> list[Finding]:
-    """Check the nodes together, with torch processes on all of them."""
+def _measure_alone(
+    alone: Company, expected: Expected, floors: NodeFloors, host: NodeMeasurement
+) -> NodeResult:
+    """Measure this node; without torch only what needs none."""
+    if find_spec("torch") is not None:
+        return meet(alone, expected.directory, floors, host)
+    if alone.is_whole_run:
+        _write_event(host)
+    return NodeResult(measurement_findings(host, floors), host)
+
+
+def _write_event(host: NodeMeasurement) -> None:
+    try:
+        log = EventLog(Path(os.environ[EVENTS]))
+        log.write(EventKind.PREFLIGHT, 0, nodes=[host.to_dict()], rounds=[], slow=[])
+        log.close()
+    except KeyError:
+        return
+    except OSError as error:
+        sys.stderr.write(f"seatrial: cannot write to the event log: {error}\n")
+
+
+def meet(company: Company, directory: str, floors: NodeFloors, host: NodeMeasurement) -> NodeResult:
+    """Check and measure the nodes together, with torch processes on all of them."""
     argv = [
         *(sys.executable, "-m", "torch.distributed.run"),
         f"--nnodes={company.nodes}",
@@ -186,21 +233,28 @@ def meet(company: Company, directory: str) -> list[Finding]:
         "--max-restarts=0",
         *("--module", "seatrial.worker.node.all_reduce"),
         f"--directory={directory}",
+        f"--floors={floors.to_text()}",
+        f"--host={json.dumps(host.to_dict())}",
     ]
+    # One writer: several nodes that come alone would write over each other's lines.
+    keeps = company.nodes > 1 or company.is_whole_run
+    environment = {name: text for name, text in os.environ.items() if keeps or name != EVENTS}
     try:
         done = subprocess.run(  # noqa: S603  (our own argv, no shell)
             argv,
+            env=environment,
             stdout=subprocess.PIPE,
             text=True,
             timeout=2 * TOGETHER_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [_apart(company, f"no response within {2 * TOGETHER_SECONDS} s")]
-    found = read_findings(done.stdout)
+        reason = f"no response within {2 * TOGETHER_SECONDS} s"
+        return NodeResult([_apart(company, reason)], host)
+    found, measured = read_findings(done.stdout), _read_measured(done.stdout) or host
     if done.returncode and not found:
-        return [_apart(company, f"torchrun exited with {done.returncode}")]
-    return found
+        found = [_apart(company, f"torchrun exited with {done.returncode}")]
+    return NodeResult(found, measured)
 
 
 def _apart(company: Company, reason: str) -> Finding:
@@ -227,25 +281,69 @@ def read_findings(text: str) -> list[Finding]:
     return list(found)
 
 
+def _read_measured(text: str) -> NodeMeasurement | None:
+    """Parse the measurements of this node in the output of its processes."""
+    for line in text.splitlines():
+        start = line.find(f'{{"{MEASURED}"')
+        if start < 0:
+            continue
+        with suppress(DamagedError, KeyError, TypeError):
+            return read_measurement(parse_json(line[start:])[MEASURED])
+    return None
+
+
 def main(arguments: Sequence[str] | None = None, termination_log: Path = TERMINATION_LOG) -> int:
-    """Check the node, then all nodes together. Return 0 if there are no findings."""
-    expected, company = _parse(arguments)
-    found = look(expected)
-    if company is not None and company.nodes * company.processes > 1 and not found:
-        found = meet_once(company, expected.directory)
-    for each in found:
+    """Check and measure the node, then all nodes together. Return 0 if there are no findings."""
+    expected, company, floors = _parse(arguments)
+    result = NodeResult(look(expected))
+    if not result.findings:
+        host = measure_host(Path(expected.directory), expected.free_bytes)
+        result = measure(expected, company, floors, host)
+    for each in result.findings:
         sys.stderr.write(f"seatrial: {each.code} {each.one_line()}\n")
-    text = json.dumps([each.to_dict() for each in found])
-    # Kubernetes keeps 4096 bytes; a few complete findings are better than a truncated list.
+    if result.measured is not None:
+        sys.stderr.write(f"seatrial: measured {json.dumps(result.measured.to_dict())}\n")
+        keep_history(Path(expected.directory), result)
+    if termination_log.exists():
+        termination_log.write_text(termination_message(result))
+    return ExitCode.FINDINGS if result.findings else ExitCode.OK
+
+
+def termination_message(result: NodeResult) -> str:
+    """Return the findings, then the measurements, as a list of JSON objects."""
+    found: list[dict[str, object]] = [each.to_dict() for each in result.findings]
+    if result.measured is not None:
+        found.append({MEASURED: result.measured.to_dict()})
+    text = json.dumps(found) if found else ""
+    # Kubernetes keeps 4096 bytes: some complete findings are better than a truncated list.
     while len(text.encode()) > 4096 and len(found) > 1:
         found = found[:-1]
-        text = json.dumps([each.to_dict() for each in found])
-    if found and termination_log.exists():
-        termination_log.write_text(text)
-    return ExitCode.FINDINGS if found else ExitCode.OK
+        text = json.dumps(found)
+    return text
 
 
-def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
+def keep_history(directory: Path, result: NodeResult) -> None:
+    """Append the result to the node's history in the run's directory."""
+    if result.measured is None:
+        return
+    line = {
+        "time": round(time.time(), 3),
+        "attempt": os.environ.get(ATTEMPT, ""),
+        "codes": [each.code for each in result.findings],
+        MEASURED: result.measured.to_dict(),
+    }
+    node = result.measured.node
+    name = node if names_object(node) else as_dns_label(node)
+    path = directory / HISTORY / f"{name}.jsonl"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_append(path) as stream:
+            stream.write(json.dumps(line).encode() + b"\n")
+    except OSError as error:
+        sys.stderr.write(f"seatrial: cannot write to {path}: {error.strerror}\n")
+
+
+def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None, NodeFloors]:
     parser = argparse.ArgumentParser(prog="python -m seatrial.worker.node.preflight")
     for name in ("--gpus", "--device-count", "--shared-memory-gib", "--free-bytes"):
         parser.add_argument(name, type=int, default=0)
@@ -256,6 +354,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
         parser.add_argument(name, type=int, default=0)
     parser.add_argument("--master-addr", default="")
     parser.add_argument("--met", default="")
+    parser.add_argument("--floors", type=NodeFloors.parse, default=NodeFloors())
     given = parser.parse_args(arguments)
     expected = Expected(
         given.gpus,
@@ -267,11 +366,12 @@ def _parse(arguments: Sequence[str] | None) -> tuple[Expected, Company | None]:
         given.free_bytes,
     )
     if not given.master_addr:
-        return expected, None
+        return expected, None, given.floors
     rank = given.first_rank + given.node_rank
-    return expected, Company(
+    company = Company(
         given.nodes, given.processes, rank, given.master_addr, given.master_port, given.met
     )
+    return expected, company, given.floors
 
 
 LARGEST_SKEW = 5.0
