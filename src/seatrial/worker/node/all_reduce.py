@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device, given.elements or (ELEMENTS if on_gpu else ELEMENTS_ON_CPU), measured
     )
     found += wrong
-    # These are collectives, so all ranks call them; only ranks without earlier findings report them.
+    # Collectives, so all ranks call them; only ranks without earlier findings report them.
     others = other_findings(device, len(found))
     record(measured, search)
     found = found or others
