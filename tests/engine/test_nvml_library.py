@@ -15,6 +15,8 @@ import pytest
 
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
+from seatrial.engines.registry import ENGINES
+from seatrial.spec.engine import DEFAULT_ENGINE
 
 PROGRAM = """\
 import json
@@ -34,7 +36,7 @@ print(json.dumps({
 
 
 def has_package() -> bool:
-    words = [worker_python(), "-c", "import pynvml"]
+    words = [worker_python(ENGINES[DEFAULT_ENGINE]), "-c", "import pynvml"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
@@ -47,7 +49,7 @@ def test_the_package_reads_made_up_gpus(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     done = subprocess.run(
-        [worker_python(), "-c", PROGRAM],
+        [worker_python(ENGINES[DEFAULT_ENGINE]), "-c", PROGRAM],
         env={**os.environ, "PYTHONPATH": python_path(), "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,

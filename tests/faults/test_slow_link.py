@@ -20,8 +20,10 @@ import pytest
 from seatrial.codes.preflight import PreflightCode
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
+from seatrial.engines.registry import ENGINES
 from seatrial.monitoring.event_log import Event, EventKind, read_events
 from seatrial.monitoring.node_measurements import measurements_of
+from seatrial.spec.engine import DEFAULT_ENGINE
 
 pytestmark = [
     pytest.mark.faults,
@@ -101,7 +103,7 @@ def preflight(node: int, directory: Path) -> subprocess.Popen[str]:
         "GLOO_SOCKET_IFNAME": "eth0",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    words = [*("ip", "netns", "exec", space(node)), worker_python()]
+    words = [*("ip", "netns", "exec", space(node)), worker_python(ENGINES[DEFAULT_ENGINE])]
     words += ["-m", "seatrial.worker.node.preflight"]
     return subprocess.Popen(
         [*words, *(f"--{name}={value}" for name, value in options.items())],

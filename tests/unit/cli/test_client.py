@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 
 import seatrial
-from seatrial.checkpoints.naming import directory_name
 from seatrial.checkpoints.retention import Policy
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.sdk import weights
 from tests.unit.checkpoints.made import make_checkpoint
 from tests.unit.cli.every_command import leaves
@@ -133,7 +133,7 @@ def test_weights_are_exported_from_a_directory_or_a_location(
     monkeypatch.setattr(weights, "export_by_worker", export)
     monkeypatch.setattr(weights, "worker_python", lambda *_: "python")
     monkeypatch.setattr(weights, "exchange_of", lambda _: Mock())
-    own = tmp_path / "saved" / directory_name(10)
+    own = tmp_path / "saved" / NAMING.directory_name(10)
     assert seatrial.export_weights(own, tmp_path / "a") == {"step": 1, "is_new": True}
     seatrial.export_weights(tmp_path / "saved", tmp_path / "b")
     seatrial.export_weights(tmp_path / "saved", tmp_path / "c", step=10)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from seatrial.checkpoints.naming import directory_name
 from seatrial.cli.main import app
 from seatrial.cluster.kinds import POD
+from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.errors import FindingsError, SeatrialError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.reports.terminal import NO_NEXT
@@ -101,7 +101,7 @@ def saved(tmp_path: Path) -> Path:
     """Checkpoints of a run, one of them verified and one of them torn."""
     for step in (10, 20):
         make_checkpoint(tmp_path / "run", step, validation_loss=3.25, size=500)
-    write_files(tmp_path / "run" / directory_name(30), size=500)
+    write_files(tmp_path / "run" / NAMING.directory_name(30), size=500)
     here("checkpoints", "verify", tmp_path / "run", "--step", 20)
     here("checkpoints", "pin", tmp_path / "run", "--step", 10, "--why", "first")
     return tmp_path / "run"
@@ -212,7 +212,7 @@ def test_data_in_a_pod_is_shown_as_here(
 
 
 def test_damage_in_a_pod_is_reported_as_here(pods: Pods, saved: Path, spec_file: Path) -> None:
-    shard = saved / directory_name(20) / "__0_i1_0.distcp"
+    shard = saved / NAMING.directory_name(20) / "__0_i1_0.distcp"
     shard.write_bytes(b"?" * shard.stat().st_size)
     words = ("checkpoints", "verify", saved, "--again")
     data = CliRunner().invoke(app, [*map(str, words), "--json"])

@@ -149,7 +149,7 @@ def status_of(observed: Observed, now: datetime) -> Status:
         (*found, *observed.ledger.damage),
         observed.ledger.attempts,
         operator_message(observed),
-        tuple(filter(None, map(node_measurement, observed.pods))),
+        nodes=tuple(filter(None, map(node_measurement, observed.pods))),
     )
 
 

@@ -176,10 +176,9 @@ def record(measured: NodeMeasurement, search: PairSearch) -> None:
         }
         for each in search.measured
     ]
-    for each in rounds:
-        sys.stderr.write(
-            f"seatrial: round {each['round']}: {' and '.join(each['nodes'])}: {each['gb_s']} GB/s\n"
-        )
+    for each in search.measured:
+        pair = " and ".join(names[node] for node in each.nodes)
+        sys.stderr.write(f"seatrial: round {each.round_number}: {pair}: {each.gb_s:.4g} GB/s\n")
     slow = [names[node] for node in search.slow()]
     if slow:
         text = f"{', '.join(slow)} found to be slow in {search.rounds} rounds"
