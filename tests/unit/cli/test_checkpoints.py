@@ -69,7 +69,7 @@ def test_list_shows_training_losses_of_the_event_log(run: Path) -> None:
 
 def test_list_of_nothing(tmp_path: Path) -> None:
     said = " ".join(seatrial("checkpoints", "list", "x", cwd=tmp_path).stdout.split())
-    assert said.startswith(f"No checkpoints in {tmp_path}/x. If they are on the run's volume")
+    assert said.startswith(f"No checkpoints in {tmp_path}/x. For checkpoints on a run's volume")
     said = " ".join(seatrial("checkpoints", "prune", "x", cwd=tmp_path).stdout.split())
     assert said.startswith(f"No checkpoints in {tmp_path}/x. ")
 

@@ -394,7 +394,7 @@ def test_the_operator_that_is_served_is_taken_when_the_spec_leaves_the_choice(
 
 def test_no_operator_at_all_is_refused(spec_file: Path, server: FakeTransport) -> None:
     server.unserved = (PYTORCH_JOB, TRAIN_JOB)
-    with pytest.raises(FindingsError, match="Install it first"):
+    with pytest.raises(FindingsError, match="Install pytorchjob"):
         ran("launch", spec_file)
 
 

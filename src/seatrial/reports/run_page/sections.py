@@ -200,7 +200,7 @@ def plan_section(chapter: Chapter) -> str:
         why = (
             "The planner has no prediction for this run. It predicts only runs on GPUs."
             if plan is not None
-            else "No plan found. Pass the run's spec, or run seatrial report in its directory."
+            else "No plan found. Pass the run's spec, or its name in the spec's directory."
         )
         return f'{title}<p class="why">{why}</p></section>'
     rows = []

@@ -183,7 +183,7 @@ def _ended(pod: Json, container: Json) -> Iterator[Finding]:
     severity = Severity.WARNING if "running" in state else Severity.ERROR
     if end.get("reason") == "OOMKilled":
         rule = f"{container['name']} was killed because it ran out of memory."
-        fix = "Use fewer data workers, or raise cluster.processes_per_node for more of the node."
+        fix = "Use fewer data workers, or get more of the node: raise cluster.processes_per_node."
         yield _finding(RunCode.MEMORY, pod, rule, fix, str(code), severity)
     elif container["name"] == INSTALL:
         rule = f"the worker installation failed: {said or f'exit code {code}'}."
