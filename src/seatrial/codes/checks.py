@@ -98,6 +98,8 @@ class CheckCode(StrEnum):
     """Pods are prevented from downloading files they need."""
     PINNED = "ST-FABRIC-009"
     """A variable pins a value for all nodes that differs between nodes."""
+    SHARP = "ST-FABRIC-010"
+    """The engine and NCCL disagree about reductions in the InfiniBand switches (SHARP)."""
     MOVING_IMAGE = "ST-IMAGE-001"
     """The image tag is mutable and can refer to a different image later."""
     OLD_TORCH = "ST-IMAGE-002"

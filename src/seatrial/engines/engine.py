@@ -161,6 +161,9 @@ class Engine(Protocol):
     """The class for its checkpoints, as module and class, because few commands import it."""
     log_class: str
     """The class that parses its logs, as module and class."""
+    sharp_option: str = ""
+    """The argument that lets it reduce gradients in InfiniBand switches (SHARP); empty if
+    NCCL_COLLNET_ENABLE is sufficient."""
     blend_option: str = ""
     """The argument that names the blend file, if the engine reads one."""
     modelled: Mapping[str, str]

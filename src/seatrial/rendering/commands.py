@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.context import Scene
-from seatrial.rendering.environment import SCRATCH, SITE
+from seatrial.rendering.environment import SCRATCH, SITE, reduces_in_switches
 from seatrial.rendering.expansion import Argument, Command, Option, Reference
 from seatrial.rendering.resources import grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.volumes import LOCK
@@ -108,6 +108,8 @@ def _process(scene: Scene) -> list[str]:
     # On this host, all files are on one disk.
     scratch = "" if scene.plan.machines.operator is Operator.TORCHRUN else SCRATCH
     arguments = engine.pod_arguments(scene.plan, on_cpu=scene.on_cpu, scratch=scratch)
+    if engine.sharp_option and reduces_in_switches(scene):
+        arguments.setdefault(engine.sharp_option, True)
     return ["--tee=3", "--module", engine.modules.pod, *engine.command_line(arguments)]
 
 

@@ -434,6 +434,11 @@ EXAMPLES: dict[str, Example] = {
         field="checkpoints.location",
     ),
     CheckCode.NOT_WRITABLE: Example(("cluster.run_as_user=1000",), field="cluster.run_as_user"),
+    CheckCode.SHARP: Example(
+        ("cluster.fabric=infiniband-sharp", "engine.options={use_sharp: false}"),
+        ("cluster.fabric=infiniband-sharp", "engine.options={use_sharp: true}"),
+        field="engine.options.use_sharp",
+    ),
     CheckCode.PINNED: Example(env("NCCL_IB_GID_INDEX", "5"), field="cluster.env.NCCL_IB_GID_INDEX"),
     CheckCode.OTHER_PROCESSOR: Example(
         (ON_GRACE, f"cluster.image={DIGEST.replace('megatron', 'megatron-amd64')}"),

@@ -136,6 +136,9 @@ class MegatronEngine(Engine):
     )
     checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
+    # The engine deletes NCCL_COLLNET_ENABLE at startup, and sets it again only for this option
+    # (megatron/core/parallel_state.py, initialize_model_parallel).
+    sharp_option = "use-sharp"
     blend_option = "data-args-path"
     modelled: Mapping[str, str] = MODELLED
     """Options that a field of the spec sets, with that field."""
