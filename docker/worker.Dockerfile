@@ -56,14 +56,9 @@ LABEL org.opencontainers.image.licenses="Apache-2.0" \
 
 FROM worker AS infiniband
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
-# The base brings rdma-core. Azure's virtual machines hide which adapter is near which GPU, and the
-# catalog points NCCL at this file on H100 and H200.
-ARG TOPOLOGY=https://raw.githubusercontent.com/Azure/azhpc-images/8e9d055fb9e1f7385da734969793861c447958a1/topology/ndv5-topo.xml
-ARG TOPOLOGY_SHA256=c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834
+# The base brings rdma-core.
 RUN ldconfig -p | grep libibverbs.so.1 \
-    && ldconfig -p | grep libmlx5.so.1 \
-    && curl --fail --silent --show-error --location --output /etc/ndv5-topo.xml "${TOPOLOGY}" \
-    && echo "${TOPOLOGY_SHA256}  /etc/ndv5-topo.xml" | sha256sum --check --quiet
+    && ldconfig -p | grep libmlx5.so.1
 LABEL org.opencontainers.image.title="Seatrial worker, Megatron" \
       org.opencontainers.image.description="Trains with Megatron on GPUs over InfiniBand."
 USER 1000:1000

@@ -26,3 +26,5 @@ class PreflightCode(StrEnum):
     """A node cannot see a file that another node wrote to the volume."""
     SUM = "ST-PREFLIGHT-009"
     """An all-reduce returned a wrong sum."""
+    TOPOLOGY = "ST-PREFLIGHT-010"
+    """NCCL_TOPO_FILE names a file that the container does not have."""

@@ -15,6 +15,7 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.hyperpod_job import hyperpod_job
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.nccl_topology import topology_config
 from seatrial.rendering.pytorch_job import pytorch_job
 from seatrial.rendering.rules import (
     Place,
@@ -84,7 +85,7 @@ def render(
 def run_manifests(scene: Scene) -> list[Manifest]:
     """Return the objects that `launch` submits. Dependencies come first."""
     plan = scene.plan
-    made = [spec_config(scene)]
+    made = [spec_config(scene), *topology_config(scene)]
     if plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
     if scene.tier is not None:

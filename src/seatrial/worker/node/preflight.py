@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-Checks GPUs, fabric devices, shared memory, the volume and its free space; then all nodes together:
-clocks, a shared file, an all-reduce. Prints problems as findings, and writes them to the
-container's termination log, so that the pod's status has them. Exit code 0 without findings, 1
-with findings. Needs torch only for the checks across nodes.
+Checks GPUs, fabric devices, NCCL's topology file, shared memory, the volume and its free space; then
+all nodes together: clocks, a shared file, an all-reduce. Prints problems as findings, and writes
+them to the container's termination log, so that the pod's status has them. Exit code 0 without
+findings, 1 with findings. Needs torch only for the checks across nodes.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from seatrial.units import format_bytes
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """The container's termination message, which Kubernetes adds to the pod's status."""
+TOPOLOGY_FILE = "NCCL_TOPO_FILE"
 GPU_GLOB = "/dev/nvidia[0-9]*"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
 TOGETHER_SECONDS = 900
@@ -79,6 +80,7 @@ def look(expected: Expected) -> list[Finding]:
     """Check this node alone."""
     return [
         *_devices(expected),
+        *_topology_file(),
         *_memory(expected.shared_memory_gib),
         *_volume(expected),
     ]
@@ -100,6 +102,19 @@ def _devices(expected: Expected) -> Iterator[Finding]:
             f"{seen} of {expected.device_count} devices {expected.devices} are present.",
             "Check that the fabric's device plugin runs on the node and its driver is loaded.",
             seen,
+        )
+
+
+def _topology_file() -> Iterator[Finding]:
+    """Check NCCL's topology file. Without it, NCCL logs a line and may use distant adapters."""
+    path = os.environ.get(TOPOLOGY_FILE, "")
+    if path and not Path(path).is_file():
+        yield finding(
+            PreflightCode.TOPOLOGY,
+            f"{TOPOLOGY_FILE} is {path}, and the container has no such file.",
+            f"Remove {TOPOLOGY_FILE} from cluster.env and render the manifests again, or add the "
+            "file to the image.",
+            path,
         )
 
 
