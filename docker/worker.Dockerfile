@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The Megatron worker on GPUs, one target for each fabric:
+# The Megatron worker on GPUs, one target for each fabric, and one for HyperPod's operator:
 #
 #   docker build --file docker/worker.Dockerfile --target infiniband --tag REPOSITORY/worker-megatron:VERSION .
 #   docker build --file docker/worker.Dockerfile --target efa --tag REPOSITORY/worker-megatron-efa:VERSION .
+#   docker build --file docker/worker.Dockerfile --target hyperpod --tag REPOSITORY/worker-megatron-hyperpod:VERSION .
 #
 # Linted, never built: where Seatrial is developed there is no registry to pull the base from.
 #
@@ -94,3 +95,28 @@ LABEL org.opencontainers.image.title="Seatrial worker, Megatron, EFA" \
       org.opencontainers.image.description="Trains with Megatron on GPUs over AWS EFA."
 USER 1000:1000
 CMD ["python3", "-m", "torch.distributed.run", "--help"]
+
+FROM wheel AS hyperpod-agent
+COPY requirements/hyperpod.txt ./
+# AWS publishes the agent as source only; hatchling builds its wheel. Its licence is the AWS
+# Customer Agreement: build this image for your own clusters, and do not publish it.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
+    PYTHONPATH=tools python3 -m pip wheel --no-cache-dir --no-input --disable-pip-version-check \
+        --require-hashes --no-deps --no-build-isolation --requirement hyperpod.txt \
+        --wheel-dir agent
+
+FROM efa AS hyperpod
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+USER 0:0
+# In a folder of its own: pip would not add hyperpodrun to the programs that are already in the
+# worker's folder. The worker's folder comes first, so that both use the same packages.
+RUN --mount=type=bind,from=hyperpod-agent,source=/build/agent,target=/build/agent \
+    python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
+        --no-deps --no-index --target /opt/seatrial/hyperpod /build/agent/*.whl
+ENV PYTHONPATH=/opt/seatrial/site:/opt/seatrial/hyperpod \
+    PATH=/opt/seatrial/hyperpod/bin:${PATH}
+RUN hyperpodrun --help > /dev/null
+LABEL org.opencontainers.image.title="Seatrial worker, Megatron, HyperPod" \
+      org.opencontainers.image.description="Trains with Megatron over AWS EFA under HyperPod's operator."
+USER 1000:1000
+CMD ["hyperpodrun", "--help"]

@@ -56,6 +56,8 @@ class Profile(Entry):
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
     auto_resume: bool = False
     """True if the cluster replaces faulty nodes of a PyTorchJob that is annotated for it."""
+    auto_resume_namespaces: tuple[str, ...] = ()
+    """Namespaces in which it does so; `*` matches any text. If empty, all namespaces."""
     zone_label: str = "topology.kubernetes.io/zone"
     """Node label of the failure domain."""
 

@@ -10,6 +10,8 @@ class CheckCode(StrEnum):
 
     IDLE_GPUS = "ST-NODES-001"
     """The run leaves GPUs of its nodes idle."""
+    NO_AUTO_RESUME = "ST-NODES-011"
+    """The cluster does not replace faulty nodes of jobs in this namespace."""
     RATE_OF_NOTHING = "ST-SCHEDULE-001"
     """The learning rate reaches zero before the run ends."""
     WARMUP_BEYOND = "ST-SCHEDULE-002"

@@ -28,6 +28,8 @@ class PodImage:
     """True if it contains the engine and Seatrial; otherwise an init container installs them."""
     fabrics: tuple[str, ...] | None = None
     """Fabrics whose libraries it contains; None if unknown."""
+    has_hyperpod_agent: bool = True
+    """True if it contains the launcher of HyperPod's operator, or its contents are unknown."""
     published: bool = True
     """True if it can be pulled."""
     floating: bool = False
@@ -121,6 +123,7 @@ def image_of(name: str, catalog: Catalog) -> PodImage:
         f"{repository}@{found.digest}" if found.digest else found.reference,
         found.brings_seatrial,
         found.fabrics,
+        bool(found.hyperpod_agent),
         found.published,
         found.floating and not found.digest,
     )

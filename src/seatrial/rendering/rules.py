@@ -256,6 +256,12 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
         fix = "Use an image that contains the worker (guide: images), or ask an administrator to "
         fix += "create the config map: workerLock in the chart's values."
         inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
+    if scene.plan.machines.operator is Operator.HYPERPOD and not image.has_hyperpod_agent:
+        rule = f"{name} lacks hyperpod-elastic-agent: its launcher, hyperpodrun, would be missing "
+        rule += "and no pod would start."
+        fix = "Build docker/worker.Dockerfile with the target hyperpod (guide: images) and set its "
+        fix += "reference, or use cluster.operator=pytorchjob."
+        inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
     between = scene.fabric.rdma and scene.plan.machines.nodes > 1
     if lacking and between and not scene.fabric.comes_with_node:

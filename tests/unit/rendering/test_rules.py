@@ -195,6 +195,22 @@ def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
     assert render(resolved(OWN), CATALOG).findings == ()
 
 
+def test_an_image_without_hyperpods_launcher_is_a_warning() -> None:
+    agent = ("cluster.profile=hyperpod-eks", "cluster.node_type=ml.p5.48xlarge", "cluster.nodes=1")
+    by_operator = (*agent, "cluster.operator=hyperpod-pytorchjob")
+    (found,) = [
+        each
+        for each in render(resolved(*by_operator), CATALOG).findings
+        if "hyperpod-elastic-agent" in each.rule
+    ]
+    assert (found.code, found.severity) == (RenderCode.IMAGE, Severity.WARNING)
+    assert found.where.field == "cluster.image"
+    for other in ("cluster.operator=pytorchjob", OWN):
+        findings = render(resolved(*by_operator, other), CATALOG).findings
+        assert not any("hyperpod-elastic-agent" in each.rule for each in findings)
+    assert CATALOG.image("worker-megatron-hyperpod").hyperpod_agent
+
+
 def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
     on_google = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
     codes = [finding.code for finding in render(resolved(*on_google), CATALOG).findings]

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-Checks GPUs, fabric devices, NCCL's topology file, shared memory, the volume and its free space; then
-all nodes together: clocks, a shared file, an all-reduce. Prints problems as findings, and writes
-them to the container's termination log, so that the pod's status has them. Exit code 0 without
-findings, 1 with findings. Needs torch only for the checks across nodes.
+Checks GPUs, fabric devices, NCCL's topology file, shared memory, the volume and its free space;
+then all nodes together: clocks, a shared file, an all-reduce. Prints problems as findings, and
+writes them to the container's termination log, so that the pod's status has them. Exit code 0
+without findings, 1 with findings. Needs torch only for the checks across nodes.
 """
 
 import argparse
