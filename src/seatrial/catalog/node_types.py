@@ -118,6 +118,11 @@ class NodeType(Entry):
     price: Price | None = None
     """List price, if one is published."""
 
+    @property
+    def links_nodes(self) -> bool:
+        """True if NVLink connects the GPUs of several nodes."""
+        return self.link_domain_gpus > self.gpus
+
     @model_validator(mode="after")
     def _topology_lists_every_device(self) -> Self:
         if self.topology is None:
