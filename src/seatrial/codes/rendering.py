@@ -11,7 +11,7 @@ class RenderCode(StrEnum):
     OPERATOR = "ST-RENDER-002"
     """The run has no Kubernetes objects, or the operator does not support a setting of the spec."""
     DAEMON = "ST-RENDER-003"
-    """The fabric needs a daemon in every pod, which Seatrial cannot render yet."""
+    """The fabric's daemon needs all GPUs of a node, and the run leaves some to other pods."""
     FORBIDDEN_VARIABLE = "ST-RENDER-004"
     """An environment variable is harmful on this fabric."""
     RESERVED_VARIABLE = "ST-RENDER-005"

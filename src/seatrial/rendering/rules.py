@@ -164,11 +164,14 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
 
 
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
-    if scene.fabric.daemon:
-        name = scene.plan.machines.fabric
-        rule = f"{name} needs {scene.fabric.daemon} in every pod, which Seatrial cannot render yet."
-        fix = "Use cluster.fabric=none for a slow test, or another node type."
-        inspection.add(RenderCode.DAEMON, "cluster.fabric", rule, fix, name)
+    if scene.fabric.daemon is not None and scene.share_of_node < 1:
+        name, gpus = scene.plan.machines.fabric, scene.node.gpus
+        used = scene.plan.machines.processes_per_node
+        rule = f"the {scene.fabric.daemon.name} container of {name} serves all {gpus} GPUs of a "
+        rule += f"node, so that one pod must have all of them; this run uses {used}."
+        fix = f"Remove cluster.processes_per_node to use {gpus} GPUs per node, or set "
+        fix += "cluster.fabric=none for a slow test."
+        inspection.add(RenderCode.DAEMON, "cluster.processes_per_node", rule, fix, used)
 
 
 def _check_environment(scene: Scene, inspection: RenderInspection) -> None:

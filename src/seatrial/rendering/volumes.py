@@ -63,13 +63,25 @@ def training_mounts(scene: Scene) -> list[Mount]:
         scratch_mount(),
         *secret_mounts(scene),
     ]
-    for number, host in enumerate(host_paths(scene)):
-        source = {"hostPath": {"path": host.path, "type": "Directory"}}
-        mounts.append(Mount(f"fabric-{number}", host.mount, source, read_only=True))
-    mounts += _topology_mounts(scene)
+    mounts += [host_mount(f"fabric-{n}", host) for n, host in enumerate(host_paths(scene))]
+    mounts += [*socket_mounts(scene), *_topology_mounts(scene)]
     if not scene.image.brings_worker:
         mounts.append(site_mount())
     return mounts
+
+
+def host_mount(name: str, host: HostPath) -> Mount:
+    """Return the mount of a directory of the node."""
+    source = {"hostPath": {"path": host.path, "type": "Directory"}}
+    return Mount(name, host.mount, source, read_only=host.read_only)
+
+
+def socket_mounts(scene: Scene) -> list[Mount]:
+    """Return the directory through which processes reach the fabric's daemon, if it has one."""
+    daemon = scene.fabric.daemon
+    if daemon is None or not daemon.socket_directory:
+        return []
+    return [Mount("daemon-socket", daemon.socket_directory, {"emptyDir": {}})]
 
 
 def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:

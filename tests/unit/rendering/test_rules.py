@@ -65,9 +65,13 @@ TRAINJOB = "cluster.operator=trainjob"
             "set by the launcher",
         ),
         (
-            ("cluster.profile=gke", "cluster.node_type=a3-megagpu-8g"),
+            (
+                "cluster.profile=gke",
+                "cluster.node_type=a3-megagpu-8g",
+                "cluster.processes_per_node=4",
+            ),
             RenderCode.DAEMON,
-            "cluster.fabric",
+            "cluster.processes_per_node",
             "tcpxo-daemon",
         ),
         (
