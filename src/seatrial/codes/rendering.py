@@ -34,3 +34,5 @@ class RenderCode(StrEnum):
     """The image lacks the worker: pods install it from a config map of the administrator."""
     UNKNOWN_IMAGE = "ST-RENDER-014"
     """The image is not in the catalog: Seatrial assumes that it contains the worker."""
+    GANG = "ST-RENDER-015"
+    """No gang scheduler starts the pods of the run together."""

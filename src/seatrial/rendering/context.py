@@ -12,10 +12,13 @@ from seatrial.catalog.profiles import Profile
 from seatrial.catalog.storage import StorageTier
 from seatrial.errors import NotInCatalogError
 from seatrial.planning.plan import Plan
-from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.attempt import Attempt, GangScheduler
+from seatrial.spec.cluster import Gang
 
 DATA = "data"
 """The key of the data preparation image among a profile's images."""
+TENSORBOARD = "tensorboard"
+"""The key of TensorBoard's image among a profile's images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ class Scene:
     """The image for training."""
     data_image: PodImage
     """The image for data preparation."""
+    tensorboard_image: PodImage
+    """The image for TensorBoard."""
+    gpu_node_types: tuple[str, ...]
+    """The profile's node types with GPUs, which pods without GPUs avoid."""
     attempt: Attempt
     own_catalog: Mapping[str, str]
     """The user's own catalog files, which no image contains."""
@@ -84,6 +91,22 @@ class Scene:
         return max(1, int(whole * self.share_of_node))
 
     @property
+    def gang(self) -> GangScheduler:
+        """The gang scheduler; `none` for `gang: auto` if no cluster was asked."""
+        cluster = self.plan.spec.cluster
+        if cluster.queue is not None:
+            return GangScheduler.KUEUE
+        if cluster.gang is not Gang.AUTO:
+            return GangScheduler(cluster.gang)
+        return self.attempt.gang.scheduler if self.attempt.gang else GangScheduler.NONE
+
+    @property
+    def queue(self) -> str:
+        """Kueue's local queue; empty if the run uses none."""
+        chosen = self.attempt.gang.queue if self.attempt.gang else ""
+        return self.plan.spec.cluster.queue or chosen
+
+    @property
     def claim(self) -> str:
         """The name of the volume claim that pods mount."""
         return self.plan.spec.cluster.storage.claim or self.plan.spec.name
@@ -101,6 +124,8 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
         tier=None if plan.spec.cluster.storage.claim else catalog.storage(machines.storage),
         image=image_of(machines.image, catalog),
         data_image=image_of(_data_image(plan, profile), catalog),
+        tensorboard_image=image_of(profile.images.get(TENSORBOARD, machines.image), catalog),
+        gpu_node_types=tuple(name for name in profile.node_types if catalog.node_type(name).gpus),
         attempt=attempt,
         own_catalog=catalog.own_files(),
     )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorchJob: Kubeflow Training Operator v1 (1.8 and 1.9 have the same fields)."""
 
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.commands import RENDEZVOUS_PORT, PodRendezvous, training_command
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import Reference
@@ -10,7 +11,6 @@ from seatrial.rendering.names import Component, attempt_metadata, object_name
 from seatrial.rendering.network import MEETING
 from seatrial.rendering.pod import Role, training_pod
 from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, queue_labels
-from seatrial.spec.cluster import Gang
 
 KEEP_SECONDS = 7 * 86_400
 """How long a finished job and its pods are kept for inspection."""
@@ -70,7 +70,7 @@ def _run_policy(scene: Scene) -> Manifest:
 
 def _gang(scene: Scene) -> Manifest:
     """Return the gang scheduling policy. The operator's configuration selects the scheduler."""
-    if scene.plan.spec.cluster.gang not in (Gang.COSCHEDULING, Gang.VOLCANO):
+    if scene.gang not in (GangScheduler.COSCHEDULING, GangScheduler.VOLCANO):
         return {}
     return without_empty(
         {

@@ -21,6 +21,7 @@ from seatrial.rendering.rules import (
     Place,
     class_findings,
     data_findings,
+    gang_findings,
     plan_findings,
     ray_findings,
     scene_findings,
@@ -72,6 +73,8 @@ def render(
     found += scene_findings(scene, place)
     if has_errors(found):
         raise FindingsError(found)
+    if part is Part.RUN:
+        found += gang_findings(scene, place)
     if part is Part.ADMIN:
         found += class_findings(scene, place)
     if part is Part.DATA:

@@ -13,9 +13,11 @@ from seatrial.codes.rendering import RenderCode
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import forbidding, is_reserved
 from seatrial.rendering.expansion import PYTHON
+from seatrial.rendering.gang import is_open
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
@@ -99,6 +101,32 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
             fix += "values, or in cluster.storage.parameters."
             where = "cluster.storage.parameters"
             inspection.add(RenderCode.VOLUME, where, rule, fix, severity=Severity.WARNING)
+    return inspection.findings
+
+
+def gang_findings(scene: Scene, place: Place) -> list[Finding]:
+    """Report that nothing starts the pods of a run together."""
+    inspection = RenderInspection(place)
+    if not is_open(scene.plan):
+        return []
+    nodes, choice = scene.plan.machines.nodes, scene.attempt.gang
+    waits = f"the {nodes} pods start one by one, and hold their GPUs while they wait for the others"
+    if choice is None:
+        rule = (
+            f"gang: auto depends on the cluster, so these manifests set no gang scheduler: {waits}."
+        )
+        fix = "Submit the run with seatrial launch, which uses what the cluster offers, or set "
+        fix += "cluster.queue or cluster.gang."
+        inspection.add(
+            RenderCode.GANG, "cluster.gang", rule, fix, Gang.AUTO, severity=Severity.NOTE
+        )
+    elif choice.scheduler is GangScheduler.NONE:
+        rule = f"the cluster offers no gang scheduler: {waits}."
+        fix = "Set cluster.queue to a Kueue queue, install coscheduling or Volcano, or accept this "
+        fix += "with cluster.gang=none."
+        inspection.add(
+            RenderCode.GANG, "cluster.gang", rule, fix, Gang.AUTO, severity=Severity.WARNING
+        )
     return inspection.findings
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
-from seatrial.findings import Severity
+from seatrial.findings import Finding, Severity
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
@@ -186,17 +186,23 @@ def test_all_reasons_come_at_once() -> None:
     ]
 
 
+def about_images(*overrides: str) -> list[Finding]:
+    """The findings of a rendering, without the one about starting pods together."""
+    found = render(resolved(*overrides), CATALOG).findings
+    return [each for each in found if each.code != RenderCode.GANG]
+
+
 def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
-    _, finding = render(resolved(), CATALOG).findings
+    _, finding = about_images()
     assert finding.code == RenderCode.IMAGE
     assert finding.severity is Severity.WARNING
     assert "EFA installer" in finding.rule
     # Nothing stops such a run: NCCL finds no plugin, takes TCP, and the sum is right.
     assert "fall back to TCP" in finding.rule
     assert "pre-flight" not in finding.fix
-    without = render(resolved("cluster.fabric=none"), CATALOG).findings
+    without = about_images("cluster.fabric=none")
     assert [each.code for each in without] == [RenderCode.WORKER_LOCK]
-    assert render(resolved(OWN), CATALOG).findings == ()
+    assert about_images(OWN) == []
 
 
 def test_an_image_without_hyperpods_launcher_is_a_warning() -> None:
@@ -217,12 +223,12 @@ def test_an_image_without_hyperpods_launcher_is_a_warning() -> None:
 
 def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
     on_google = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
-    codes = [finding.code for finding in render(resolved(*on_google), CATALOG).findings]
+    codes = [finding.code for finding in about_images(*on_google)]
     assert codes == [RenderCode.WORKER_LOCK]
 
 
 def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
-    slow, finding = render(resolved("cluster.namespace=research"), CATALOG).findings[::-1]
+    slow, finding = about_images("cluster.namespace=research")[::-1]
     assert (finding.code, finding.severity) == (RenderCode.WORKER_LOCK, Severity.NOTE)
     assert "seatrial-worker-lock in namespace research" in finding.rule
     assert "workerLock" in finding.fix
@@ -237,13 +243,13 @@ def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.preparation.image"
     assert "cannot be pulled" in finding.rule
-    assert render(resolved(*raw), CATALOG, Part.RUN).findings == ()
+    assert about_images(*raw) == []
     own = resolved(*raw, "cluster.preparation.image=YOUR-REGISTRY/data:1")
     assert render(own, CATALOG, Part.DATA).findings == ()
 
 
 def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
-    finding, _ = render(resolved("cluster.image=a/b:latest"), CATALOG).findings
+    finding, _ = about_images("cluster.image=a/b:latest")
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert "digest" in finding.fix
 
@@ -254,8 +260,7 @@ def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
 )
 def test_an_image_that_the_catalog_does_not_have_is_a_warning(engine: str, modules: str) -> None:
     layout = "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none}"
-    plan = resolved("cluster.image=example.com/any:1.0", f"engine.name={engine}", layout)
-    (finding,) = render(plan, CATALOG).findings
+    (finding,) = about_images("cluster.image=example.com/any:1.0", f"engine.name={engine}", layout)
     assert (finding.code, finding.severity) == (RenderCode.UNKNOWN_IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.image"
     assert f"has Seatrial {VERSION}" in finding.rule
@@ -286,7 +291,7 @@ def test_a_class_that_lacks_what_only_the_cluster_knows_is_a_warning() -> None:
     assert (finding.code, finding.severity) == (RenderCode.VOLUME, Severity.WARNING)
     assert "subnetId and securityGroupIds" in finding.rule
     # A run needs the claim alone; whether the class is there, the cluster knows.
-    assert render(resolved(own), CATALOG, Part.RUN).findings == ()
+    assert about_images(own) == []
     given = "cluster.storage={parameters: {subnetId: a, securityGroupIds: b}}"
     assert render(resolved(own, given), CATALOG, Part.ADMIN).findings == ()
 
