@@ -54,7 +54,7 @@ class Attempt:
     It is needed because attempt numbers restart when a run is deleted, while its files stay on the
     volume."""
     gang: GangChoice | None = None
-    """What the cluster offers for `gang: auto`; None if no cluster was asked."""
+    """The gang scheduler that the cluster offers for `gang: auto`; None if none was queried."""
 
 
 def code_digest(files: Iterable[tuple[str, bytes]]) -> str:

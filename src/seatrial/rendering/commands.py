@@ -15,9 +15,9 @@ from seatrial.spec.cluster import Operator
 SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """Starts torchrun on a node and supervises its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
-"""Where a pod's processes write their heartbeats. Not needed after the pod ends."""
+"""Where a pod's processes write their heartbeats. Not needed after the pod exits."""
 FINAL_CODES = (81, 82)
-"""Exit codes of a worker that mean that restarting the attempt would not help.
+"""Worker exit codes after which restarting the attempt would not help.
 
 83 is not one of them: a later start has replaced this worker (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
@@ -35,7 +35,7 @@ class PodRendezvous:
     """How the nodes of a run find each other."""
 
     node_rank: int | Reference
-    """The rank of this node, or the variable that holds it."""
+    """The rank of this node, or the variable that contains it."""
     address: str
     """The host on which node 0 listens; empty if the launcher finds it."""
     first_rank: int = 0

@@ -92,7 +92,7 @@ class Scene:
 
     @property
     def gang(self) -> GangScheduler:
-        """The gang scheduler; `none` for `gang: auto` if no cluster was asked."""
+        """The gang scheduler; `none` for `gang: auto` if no cluster was queried."""
         cluster = self.plan.spec.cluster
         if cluster.queue is not None:
             return GangScheduler.KUEUE

@@ -33,7 +33,7 @@ RESERVED = (
     *("NODE_NAME", "POD_NAME", "PYTHONPATH", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
 )
-"""Variables set by torchrun, an operator or Seatrial. Any other value would break the run."""
+"""Variables set by torchrun, an operator or Seatrial. Any different value would break the run."""
 
 
 def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
     values = process_environment(f"{scene.home}/events.jsonl", on_cpu=scene.on_cpu)
     values |= {
         "PYTHONUNBUFFERED": "1",
-        # Lets the worker detect that NCCL uses another fabric.
+        # Lets the worker detect that NCCL uses a different fabric.
         "SEATRIAL_FABRIC": scene.plan.machines.fabric,
         # Otherwise torchrun kills its processes after 30 s, possibly during a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),

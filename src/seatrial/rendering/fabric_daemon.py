@@ -14,7 +14,7 @@ from seatrial.rendering.volumes import Mount, host_mount, socket_mounts
 
 
 def daemon_mounts(scene: Scene) -> list[Mount]:
-    """Return the mounts that only the daemon has."""
+    """Return the mounts that only the daemon uses."""
     daemon = scene.fabric.daemon
     paths = daemon.host_paths if daemon is not None else ()
     return [host_mount(f"daemon-{number}", host) for number, host in enumerate(paths)]

@@ -58,7 +58,7 @@ def _auto_resume(scene: Scene) -> dict[str, str]:
 def _run_policy(scene: Scene) -> Manifest:
     nodes = scene.plan.machines.nodes
     return {
-        # Stop running pods when the job ends, and keep finished ones for their logs.
+        # Stop running pods when the job finishes, and keep finished pods for their logs.
         "cleanPodPolicy": "Running",
         "ttlSecondsAfterFinished": KEEP_SECONDS,
         # The operator adds up the restarts of all containers, and one failed node restarts all
@@ -83,7 +83,7 @@ def _gang(scene: Scene) -> Manifest:
 
 def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
     # The operator's service resolves the first node only when its pod is ready, which depends on
-    # its probes. Our service resolves it earlier. The first node always knows its own name.
+    # its probes. Our service resolves it earlier. The first node can always resolve its own name.
     first = object_name(scene.plan, MEETING)
     # RANK is the node rank here: the operator counts nodes (kubeflow/trainer#1790).
     meeting = PodRendezvous(

@@ -144,7 +144,7 @@ def _refuse_secrets(manifests: tuple[Manifest, ...], place: Place) -> None:
             place(""),
             f"{where} would contain a value that looks like a secret.",
             "",
-            "Use a Kubernetes secret: cluster.secrets.",
+            "Store the value in a Kubernetes secret, and reference it in cluster.secrets.",
         )
         for where in secrets_in(manifests)
     ]

@@ -85,7 +85,7 @@ def planned_save_seconds(scene: Scene) -> float | None:
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
     """Return the size of a new volume: from the spec, or enough for checkpoints and tokens.
 
-    The computed size includes another fifth for logs, caches and file system overhead. It is
+    The computed size includes an additional 20 % for logs, caches and file system overhead. It is
     rounded up to the next size that the tier offers.
     """
     given = plan.spec.cluster.storage.capacity

@@ -108,7 +108,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.identity=me@example.com",),
             RenderCode.IDENTITY,
             "cluster.identity",
-            "not an identity of this cloud",
+            "not an identity in this cloud",
         ),
         (
             ("cluster.secrets=[{secret: s, mount: /data}]",),
