@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The Megatron worker on GPUs, one target for each fabric:
+# The Megatron worker on GPUs, one target for each fabric, and one for HyperPod's operator:
 #
 #   docker build --file docker/worker.Dockerfile --target infiniband --tag REPOSITORY/worker-megatron:VERSION .
 #   docker build --file docker/worker.Dockerfile --target efa --tag REPOSITORY/worker-megatron-efa:VERSION .
+#   docker build --file docker/worker.Dockerfile --target hyperpod --tag REPOSITORY/worker-megatron-hyperpod:VERSION .
 #
 # Linted, never built: where Seatrial is developed there is no registry to pull the base from.
 #
@@ -56,14 +57,9 @@ LABEL org.opencontainers.image.licenses="Apache-2.0" \
 
 FROM worker AS infiniband
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
-# The base brings rdma-core. Azure's virtual machines hide which adapter is near which GPU, and the
-# catalog points NCCL at this file on H100 and H200.
-ARG TOPOLOGY=https://raw.githubusercontent.com/Azure/azhpc-images/8e9d055fb9e1f7385da734969793861c447958a1/topology/ndv5-topo.xml
-ARG TOPOLOGY_SHA256=c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834
+# The base brings rdma-core.
 RUN ldconfig -p | grep libibverbs.so.1 \
-    && ldconfig -p | grep libmlx5.so.1 \
-    && curl --fail --silent --show-error --location --output /etc/ndv5-topo.xml "${TOPOLOGY}" \
-    && echo "${TOPOLOGY_SHA256}  /etc/ndv5-topo.xml" | sha256sum --check --quiet
+    && ldconfig -p | grep libmlx5.so.1
 LABEL org.opencontainers.image.title="Seatrial worker, Megatron" \
       org.opencontainers.image.description="Trains with Megatron on GPUs over InfiniBand."
 USER 1000:1000
@@ -99,3 +95,28 @@ LABEL org.opencontainers.image.title="Seatrial worker, Megatron, EFA" \
       org.opencontainers.image.description="Trains with Megatron on GPUs over AWS EFA."
 USER 1000:1000
 CMD ["python3", "-m", "torch.distributed.run", "--help"]
+
+FROM wheel AS hyperpod-agent
+COPY requirements/hyperpod.txt ./
+# AWS publishes the agent as source only; hatchling builds its wheel. Its licence is the AWS
+# Customer Agreement: build this image for your own clusters, and do not publish it.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
+    PYTHONPATH=tools python3 -m pip wheel --no-cache-dir --no-input --disable-pip-version-check \
+        --require-hashes --no-deps --no-build-isolation --requirement hyperpod.txt \
+        --wheel-dir agent
+
+FROM efa AS hyperpod
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+USER 0:0
+# In a folder of its own: pip would not add hyperpodrun to the programs that are already in the
+# worker's folder. The worker's folder comes first, so that both use the same packages.
+RUN --mount=type=bind,from=hyperpod-agent,source=/build/agent,target=/build/agent \
+    python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
+        --no-deps --no-index --target /opt/seatrial/hyperpod /build/agent/*.whl
+ENV PYTHONPATH=/opt/seatrial/site:/opt/seatrial/hyperpod \
+    PATH=/opt/seatrial/hyperpod/bin:${PATH}
+RUN hyperpodrun --help > /dev/null
+LABEL org.opencontainers.image.title="Seatrial worker, Megatron, HyperPod" \
+      org.opencontainers.image.description="Trains with Megatron over AWS EFA under HyperPod's operator."
+USER 1000:1000
+CMD ["hyperpodrun", "--help"]

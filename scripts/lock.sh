@@ -33,7 +33,13 @@ compile --extra worker --extra wandb --constraint requirements/core.txt --output
 compile --group llm-foundry --constraint requirements/core.txt \
     --output-file src/seatrial/engines/llm_foundry/llm-foundry.txt "$@"
 
-if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/core\.txt$|^[^:]+:[0-9]+:# '; then
+# What the HyperPod image adds to the worker. The base image brings torch, and pip is a constraint
+# of the agent's build only.
+"$PYTHON" -m uv pip compile --group pyproject.toml:hyperpod --excludes <(printf 'torch\npip\n') \
+    --universal --python-version 3.12 --generate-hashes --custom-compile-command 'make lock' --quiet \
+    --constraint requirements/worker.txt --output-file requirements/hyperpod.txt "$@" >/dev/null
+
+if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/(core|worker)\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
     exit 1
 fi

@@ -34,6 +34,11 @@ VARIANTS: tuple[tuple[str, ...], ...] = (
     ("monitoring.prometheus.pod_monitor={labels: {release: prometheus}}",),
 )
 """What changes the shape of objects, on top of every combination."""
+OTHER_NODE_TYPES = {
+    "aks": ("Standard_ND96asr_v4",),
+    "gke": ("a3-highgpu-8g", "a3-megagpu-8g"),
+}
+"""Node types whose pods differ from those of the default node type of a profile."""
 ATTEMPTS = (
     Attempt(),
     Attempt(2, ("node-a", "node-b"), f"sha256:{'0' * 64}"),
@@ -73,7 +78,8 @@ def rendered(releases: ReleaseSet, operators: frozenset[Operator], *, whole: boo
     for name, profile, operator in every_combination():
         if operator not in operators:
             continue
-        for variant in VARIANTS:
+        others = [(f"cluster.node_type={each}",) for each in OTHER_NODE_TYPES.get(profile, ())]
+        for variant in (*VARIANTS, *others):
             origin = f"{name} on {profile} by {operator} with {' '.join(variant) or 'defaults'}"
             try:
                 plan = _of_release(_plan(name, profile, operator, variant), releases)

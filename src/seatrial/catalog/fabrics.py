@@ -45,13 +45,38 @@ class HostPath(Facts):
     path: str = Field(pattern=r"^/[^\s:]*$")
     """Path on the node."""
     mount: str = Field(pattern=r"^/[^\s:]*$")
-    """Path in the pod, mounted read-only."""
+    """Path in the pod."""
+    read_only: bool = True
+    """False if processes write to the files of the directory, as to device files."""
     why: str = Field(min_length=8)
     """Contents of the directory."""
     source: str = Field(min_length=8)
     """Source of this fact."""
     node_types: tuple[str, ...] = ()
     """Node types that this applies to; if empty, all node types with the fabric."""
+
+
+class Daemon(Facts):
+    """A container that must run next to the processes in every pod."""
+
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    """Name of the container, which annotations of the fabric refer to."""
+    image: str = Field(pattern=r"^[a-z0-9][a-z0-9./_-]*:[A-Za-z0-9._-]+$")
+    """Repository and version tag."""
+    command: tuple[str, ...] = Field(min_length=1)
+    """Command with its arguments."""
+    environment: dict[str, str] = {}
+    """Environment variables."""
+    capabilities: tuple[str, ...] = ()
+    """Linux capabilities to add."""
+    host_paths: tuple[HostPath, ...] = ()
+    """Host directories that only the daemon mounts."""
+    socket_directory: str = Field(default="", pattern=r"^(/[^\s:]*)?$")
+    """Directory of the daemon's sockets, shared with the processes; empty if there is none."""
+    ready_file: str = Field(default="", pattern=r"^(/[^\s:]*)?$")
+    """File that the daemon creates when it is ready; empty if it creates none."""
+    source: str = Field(min_length=8)
+    """Source of these facts."""
 
 
 class Fabric(Entry):
@@ -71,8 +96,8 @@ class Fabric(Entry):
     """Host directories that pods mount."""
     device_glob: str = ""
     """Glob pattern for the device paths in a pod, one path per device; empty without devices."""
-    daemon: str = ""
-    """Daemon that must run next to the processes in every pod; empty if none is needed."""
+    daemon: Daemon | None = None
+    """Daemon that must run next to the processes in every pod, if one is needed."""
 
     @property
     def comes_with_node(self) -> bool:

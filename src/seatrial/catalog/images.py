@@ -37,6 +37,8 @@ class Image(Entry):
     """Version of NCCL in the image."""
     transformer_engine: str = ""
     """Version of Transformer Engine in the image."""
+    hyperpod_agent: str = ""
+    """Version of `hyperpod-elastic-agent`, which HyperPod's operator needs; empty without it."""
     fabrics: tuple[str, ...] = ()
     """Fabrics whose user-space libraries the image includes."""
     published: bool = True

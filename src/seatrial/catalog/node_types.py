@@ -8,9 +8,16 @@ from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
 from shutil import which
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from seatrial.catalog.entry import Entry, Facts, Kind, Reference
 
@@ -41,6 +48,47 @@ class Price(Facts):
     """Source of the price."""
 
 
+BusAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+"""A PCI address, such as `0001:00:00.0`."""
+
+
+class PcieSwitch(Facts):
+    """The devices behind one PCIe switch."""
+
+    gpus: tuple[BusAddress, ...]
+    """PCI addresses of its GPUs."""
+    nics: tuple[BusAddress, ...]
+    """PCI addresses of its network adapters."""
+
+
+class NumaNode(Facts):
+    """One NUMA node: a range of CPUs and the PCIe switches next to them."""
+
+    first_cpu: NonNegativeInt
+    """Number of its first CPU."""
+    last_cpu: NonNegativeInt
+    """Number of its last CPU."""
+    switches: tuple[PcieSwitch, ...]
+    """Its PCIe switches."""
+
+
+class Topology(Facts):
+    """The PCIe layout of a node that the virtual machine hides, for NCCL's topology file."""
+
+    cpu_vendor: Literal["AuthenticAMD", "GenuineIntel"]
+    """Vendor of the CPUs, as in `/proc/cpuinfo`."""
+    cpu_family: PositiveInt
+    """Family of the CPUs, as in `/proc/cpuinfo`."""
+    cpu_model: PositiveInt
+    """Model of the CPUs, as in `/proc/cpuinfo`."""
+    pcie_gt_s: PositiveInt
+    """Transfer rate of a PCIe lane, GT/s: 16 for PCIe 4, 32 for PCIe 5."""
+    numa_nodes: tuple[NumaNode, ...]
+    """NUMA nodes, in the order of their numbers."""
+    source: str = Field(min_length=8)
+    """Source of the layout."""
+
+
 class NodeType(Entry):
     """One machine type in a cloud."""
 
@@ -68,6 +116,8 @@ class NodeType(Entry):
     """Number of these devices that a pod requests to use the whole node."""
     local_disk_gb: NonNegativeInt = 0
     """Local NVMe disk per node, GB."""
+    topology: Topology | None = None
+    """PCIe layout, if the virtual machine hides it and pods need a topology file for NCCL."""
     price: Price | None = None
     """List price, if one is published."""
 
@@ -76,6 +126,24 @@ class NodeType(Entry):
         title = f"This host, with {gpus} × {accelerator}"
         gpu_facts = {"accelerator": accelerator, "gpus": gpus, "link_domain_gpus": gpus}
         return self.model_copy(update={**gpu_facts, "title": title})
+
+    @property
+    def links_nodes(self) -> bool:
+        """True if NVLink connects the GPUs of several nodes."""
+        return self.link_domain_gpus > self.gpus
+
+    @model_validator(mode="after")
+    def _topology_lists_every_device(self) -> Self:
+        if self.topology is None:
+            return self
+        switches = [one for numa in self.topology.numa_nodes for one in numa.switches]
+        gpus, nics = sum(len(one.gpus) for one in switches), sum(len(one.nics) for one in switches)
+        if (gpus, nics) != (self.gpus, self.nics):
+            raise ValueError(
+                f"topology lists {gpus} GPUs and {nics} network adapters, but the node has "
+                f"{self.gpus} and {self.nics}"
+            )
+        return self
 
     def named_entries(self) -> Iterable[Reference]:
         if self.accelerator:

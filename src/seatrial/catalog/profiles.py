@@ -43,7 +43,8 @@ class Profile(Entry):
     storage: tuple[str, ...]
     """Storage tiers that such a cluster can mount."""
     images: dict[str, str]
-    """Default image by engine, used if `cluster.image` is not set."""
+    """Default image by engine, used if `cluster.image` is not set; also of `data` and
+    `tensorboard`."""
     gpu_resource: str
     """Kubernetes resource name of a GPU; empty without Kubernetes."""
     node_type_label: str
@@ -52,10 +53,16 @@ class Profile(Entry):
     """Other labels, with values, that a node must have to run the pods."""
     tolerations: tuple[Toleration, ...] = ()
     """Tolerations of the pods, for taints on GPU nodes."""
+    cpu_node_labels: dict[str, str] = {}
+    """Labels, with values, of the nodes for pods without GPUs, such as TensorBoard's."""
+    cpu_tolerations: tuple[Toleration, ...] = ()
+    """Tolerations of these pods, for taints on nodes without GPUs."""
     network_interface: str = ""
     """Value of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME; empty leaves the choice to NCCL."""
     auto_resume: bool = False
     """True if the cluster replaces faulty nodes of a PyTorchJob with the right annotation."""
+    auto_resume_namespaces: tuple[str, ...] = ()
+    """Namespaces in which the cluster replaces nodes; `*` matches any text. If empty, all."""
     zone_label: str = "topology.kubernetes.io/zone"
     """Node label that contains the failure domain."""
 

@@ -259,7 +259,9 @@ def manifest_findings(situation: Situation) -> list[Finding]:
     except FindingsError as error:
         return list(error.findings)
     scene = scene_of(plan, situation.catalog, Attempt())
-    found = [*made.findings, *data_findings(scene, where)]
+    # What the cluster offers for `gang: auto` is a rule of its own: `check --cluster`.
+    reported = [each for each in made.findings if each.code != RenderCode.GANG]
+    found = [*reported, *data_findings(scene, where)]
     if situation.cluster is not None:
         # The cluster rules check whether an administrator has created these objects.
         return [each for each in found if each.code != RenderCode.WORKER_LOCK]

@@ -120,6 +120,8 @@ def _conclude(done: Launched) -> None:
         if done.attempt > 1:
             text += f" Reason: {done.why}."
         say_text(text, rest="  ")
+        if done.gang:
+            say_text(f"Gang scheduler, selected by gang: auto: {done.gang}.", "  ")
         if done.excluded_nodes:
             say_text(f"Excluded nodes: {', '.join(done.excluded_nodes)}.", "  ")
     else:

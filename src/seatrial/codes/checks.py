@@ -10,6 +10,8 @@ class CheckCode(StrEnum):
 
     IDLE_GPUS = "ST-NODES-001"
     """The run leaves GPUs on its nodes idle."""
+    NO_AUTO_RESUME = "ST-NODES-011"
+    """The cluster does not replace faulty nodes of jobs in this namespace."""
     RATE_OF_NOTHING = "ST-SCHEDULE-001"
     """The learning rate reaches zero before the run ends."""
     WARMUP_BEYOND = "ST-SCHEDULE-002"
@@ -98,6 +100,8 @@ class CheckCode(StrEnum):
     """A variable prevents pods from downloading files that they need."""
     PINNED = "ST-FABRIC-009"
     """A variable sets one value for all nodes, but the right value differs between nodes."""
+    SHARP = "ST-FABRIC-010"
+    """The engine and NCCL disagree about reductions in the InfiniBand switches (SHARP)."""
     MOVING_IMAGE = "ST-IMAGE-001"
     """The image tag is mutable and can refer to a different image later."""
     OLD_TORCH = "ST-IMAGE-002"

@@ -22,6 +22,8 @@ class SiteCode(StrEnum):
     """The operator is older than the versions that the manifests are tested with."""
     OLD_KUBERNETES = "ST-OPERATOR-007"
     """The Kubernetes version is too old for a field that the run's objects use."""
+    AUTO_GANG = "ST-OPERATOR-008"
+    """The cluster offers no gang scheduler that `gang: auto` can select."""
     NO_QUEUE = "ST-QUEUE-001"
     """The queue or its cluster queue does not exist."""
     SMALL_QUEUE = "ST-QUEUE-002"

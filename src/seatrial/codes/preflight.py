@@ -26,6 +26,8 @@ class PreflightCode(StrEnum):
     """A node cannot see a file that a different node wrote to the volume."""
     SUM = "ST-PREFLIGHT-009"
     """An all-reduce returned a wrong sum."""
+    TOPOLOGY = "ST-PREFLIGHT-010"
+    """NCCL_TOPO_FILE names a file that the container does not have."""
     SLOW_NETWORK = "ST-PREFLIGHT-011"
     """A node's network is slower than its floor, or than half of the network of the other nodes."""
     SLOW_DEVICE = "ST-PREFLIGHT-012"

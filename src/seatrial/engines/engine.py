@@ -167,6 +167,9 @@ class Engine(Protocol):
     """The class that parses its logs, as module and class."""
     signals: EngineSignals = EngineSignals()
     """What the monitor looks for in its timers, its log and its exit codes."""
+    sharp_option: str = ""
+    """The argument that lets it reduce gradients in InfiniBand switches (SHARP); empty if
+    NCCL_COLLNET_ENABLE is sufficient."""
     blend_option: str = ""
     """The argument that sets the path of the blend file; empty if the engine reads none."""
     rank_timeout_option: str = ""

@@ -148,6 +148,34 @@ def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
         )
 
 
+def check_node_links(report: Reporter, layout: Layout, per_node: int) -> None:
+    """Reject groups that span nodes whose GPUs share an NVLink domain, as in a GB200 NVL72 rack.
+
+    Pods reach GPUs of other nodes over NVLink only through IMEX channels, which the manifests do
+    not request. Over the network, these groups would be many times slower than planned.
+    """
+    groups = {
+        "tp_size": (layout.tp_size, layout.tp_size),
+        "cp_size": (layout.cp_size, layout.tp_size * layout.cp_size),
+        "etp_size": (layout.etp_size, layout.etp_size),
+        "ep_size": (layout.ep_size, layout.etp_size * layout.ep_size),
+    }
+    for field, (size, span) in groups.items():
+        if size == 1 or span <= per_node:
+            continue
+        nodes = -(-span // per_node)
+        largest = max(1, size * per_node // span)
+        report.error(
+            PlanCode.NODE_LINKS,
+            f"parallelism.{field}",
+            f"a group of {field} {size} spans {nodes} nodes of {per_node} GPUs. It needs NVLink "
+            "between nodes (IMEX channels), which Seatrial does not set up yet.",
+            size,
+            f"Use {field} {largest} or less, and pipeline stages or data parallelism for the rest.",
+        )
+        return
+
+
 def check_stages(
     report: Reporter, layers: int, pp: int, vp: int, spec: ParallelismSpec
 ) -> tuple[Stage, ...]:

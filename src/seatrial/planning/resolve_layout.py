@@ -76,8 +76,11 @@ class LayoutResolution:
             layout_rules.check_sequence(
                 report, model, basis.sequence_length, layout, split=self.sequence_parallel
             )
-        domain = basis.catalog.node_type(machines.node_type).link_domain_gpus
-        layout_rules.check_links(report, layout, domain)
+        node = basis.catalog.node_type(machines.node_type)
+        if node.links_nodes:
+            layout_rules.check_node_links(report, layout, per_node)
+        else:
+            layout_rules.check_links(report, layout, node.link_domain_gpus)
         layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
         stages = layout_rules.check_stages(
             report, model.layers, layout.pp_size, layout.vp_size, spec

@@ -80,7 +80,7 @@ def common_rules() -> list[Manifest]:
         # `seatrial check` reads these to find out why pods would not be scheduled.
         _rule("", ["resourcequotas", "limitranges"], READ),
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], READ),
-        # Gang schedulers: an operator would modify a pod group that has another owner.
+        # Gang schedulers: an operator would modify a pod group that has a different owner.
         _rule("scheduling.x-k8s.io", ["podgroups"], ["get"]),
         _rule("scheduling.volcano.sh", ["podgroups"], ["get"]),
     ]

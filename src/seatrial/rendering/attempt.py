@@ -4,9 +4,38 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+
+class GangScheduler(StrEnum):
+    """The component that starts all pods of an attempt together."""
+
+    KUEUE = "kueue"
+    """Kueue, through a local queue of the namespace."""
+    COSCHEDULING = "coscheduling"
+    """The coscheduling plugin of Kubernetes' scheduler-plugins."""
+    VOLCANO = "volcano"
+    """The Volcano scheduler."""
+    NONE = "none"
+    """None: pods start one by one, as nodes become free."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangChoice:
+    """The gang scheduler of an attempt."""
+
+    scheduler: GangScheduler
+    queue: str = ""
+    """Kueue's local queue; empty for other schedulers."""
+
+    def __str__(self) -> str:
+        """Return the scheduler, with Kueue's queue; empty for none."""
+        if self.scheduler is GangScheduler.NONE:
+            return ""
+        return f"{self.scheduler}, queue {self.queue}" if self.queue else str(self.scheduler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +53,8 @@ class Attempt:
 
     It is needed because attempt numbers restart when a run is deleted, while its files stay on the
     volume."""
+    gang: GangChoice | None = None
+    """The gang scheduler that the cluster offers for `gang: auto`; None if none was queried."""
 
 
 def code_digest(files: Iterable[tuple[str, bytes]]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.context import Scene
-from seatrial.rendering.environment import SCRATCH, SITE
+from seatrial.rendering.environment import SCRATCH, SITE, reduces_in_switches
 from seatrial.rendering.expansion import Argument, Command, Option, Reference
 from seatrial.rendering.resources import floors_of, grace_seconds, saved_bytes, shared_memory_gib
 from seatrial.rendering.volumes import LOCK
@@ -15,9 +15,9 @@ from seatrial.spec.cluster import Operator
 SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """Starts torchrun on a node and supervises its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
-"""Where a pod's processes write their heartbeats. Not needed after the pod ends."""
+"""Where a pod's processes write their heartbeats. Not needed after the pod exits."""
 FINAL_CODES = (81, 82)
-"""Exit codes of a worker that mean that restarting the attempt would not help.
+"""Worker exit codes after which restarting the attempt would not help.
 
 83 is not one of them: a later start has replaced this worker (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
@@ -35,7 +35,7 @@ class PodRendezvous:
     """How the nodes of a run find each other."""
 
     node_rank: int | Reference
-    """The rank of this node, or the variable that holds it."""
+    """The rank of this node, or the variable that contains it."""
     address: str
     """The host on which node 0 listens; empty if the launcher finds it."""
     first_rank: int = 0
@@ -108,6 +108,8 @@ def _process(scene: Scene) -> list[str]:
     # On this host, all files are on one disk.
     scratch = "" if scene.plan.machines.operator is Operator.TORCHRUN else SCRATCH
     arguments = engine.pod_arguments(scene.plan, on_cpu=scene.on_cpu, scratch=scratch)
+    if engine.sharp_option and reduces_in_switches(scene):
+        arguments.setdefault(engine.sharp_option, True)
     return ["--tee=3", "--module", engine.modules.pod, *engine.command_line(arguments)]
 
 

@@ -13,10 +13,13 @@ from seatrial.catalog.profiles import Profile
 from seatrial.catalog.storage import StorageTier
 from seatrial.errors import NotInCatalogError
 from seatrial.planning.plan import Plan
-from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.attempt import Attempt, GangScheduler
+from seatrial.spec.cluster import Gang
 
 DATA = "data"
 """The key of the data preparation image among a profile's images."""
+TENSORBOARD = "tensorboard"
+"""The key of TensorBoard's image among a profile's images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class PodImage:
     """True if it contains the engine and Seatrial; otherwise an init container installs them."""
     fabrics: tuple[str, ...] | None = None
     """Fabrics whose libraries it contains; None if unknown."""
+    has_hyperpod_agent: bool = True
+    """True if it contains the launcher of HyperPod's operator, or its contents are unknown."""
     published: bool = True
     """True if it can be pulled."""
     floating: bool = False
@@ -52,6 +57,10 @@ class Scene:
     """The image for training."""
     data_image: PodImage
     """The image for data preparation."""
+    tensorboard_image: PodImage
+    """The image for TensorBoard."""
+    gpu_node_types: tuple[str, ...]
+    """The profile's node types with GPUs, which pods without GPUs avoid."""
     attempt: Attempt
     own_catalog: Mapping[str, str]
     """The user's own catalog files, which no image contains."""
@@ -85,6 +94,22 @@ class Scene:
         return max(1, int(whole * self.share_of_node))
 
     @property
+    def gang(self) -> GangScheduler:
+        """The gang scheduler; `none` for `gang: auto` if no cluster was queried."""
+        cluster = self.plan.spec.cluster
+        if cluster.queue is not None:
+            return GangScheduler.KUEUE
+        if cluster.gang is not Gang.AUTO:
+            return GangScheduler(cluster.gang)
+        return self.attempt.gang.scheduler if self.attempt.gang else GangScheduler.NONE
+
+    @property
+    def queue(self) -> str:
+        """Kueue's local queue; empty if the run uses none."""
+        chosen = self.attempt.gang.queue if self.attempt.gang else ""
+        return self.plan.spec.cluster.queue or chosen
+
+    @property
     def claim(self) -> str:
         """The name of the volume claim that pods mount."""
         return self.plan.spec.cluster.storage.claim or self.plan.spec.name
@@ -102,6 +127,8 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
         tier=None if plan.spec.cluster.storage.claim else catalog.storage(machines.storage),
         image=image_of(machines.image, catalog),
         data_image=image_of(_data_image(plan, profile), catalog),
+        tensorboard_image=image_of(profile.images.get(TENSORBOARD, machines.image), catalog),
+        gpu_node_types=tuple(name for name in profile.node_types if catalog.node_type(name).gpus),
         attempt=attempt,
         own_catalog=catalog.own_files(),
         accelerator=catalog.accelerator(machines.accelerator) if machines.accelerator else None,
@@ -125,6 +152,7 @@ def image_of(name: str, catalog: Catalog) -> PodImage:
         f"{repository}@{found.digest}" if found.digest else found.reference,
         found.brings_seatrial,
         found.fabrics,
+        bool(found.hyperpod_agent),
         found.published,
         found.floating and not found.digest,
     )

@@ -22,6 +22,8 @@ DUMP = "nccl_trace_rank_"
 It does not contain the attempt: a TrainingRuntime is the same for all attempts."""
 DUMP_ENTRIES = 2000
 """Number of collectives that each rank records for a dump."""
+COLLNET = "NCCL_COLLNET_ENABLE"
+"""The variable that lets NCCL use collective operations of the network, such as SHARP."""
 ON_ONE_HOST = {"GLOO_SOCKET_IFNAME": "lo"}
 """Variables for a run whose ranks are all on this host."""
 
@@ -31,7 +33,7 @@ RESERVED = (
     *("NODE_NAME", "POD_NAME", "PYTHONPATH", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
 )
-"""Variables set by torchrun, an operator or Seatrial. Any other value would break the run."""
+"""Variables set by torchrun, an operator or Seatrial. Any different value would break the run."""
 
 
 def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
@@ -41,6 +43,12 @@ def fabric_environment(fabric: Fabric, node_type: str) -> dict[str, str]:
         for variable in fabric.environment
         if not variable.node_types or node_type in variable.node_types
     }
+
+
+def reduces_in_switches(scene: Scene) -> bool:
+    """True if the environment lets NCCL reduce gradients in the switches (SHARP)."""
+    values = fabric_environment(scene.fabric, scene.plan.machines.node_type)
+    return (values | dict(scene.plan.spec.cluster.env)).get(COLLNET) == "1"
 
 
 def forbidding(fabric: Fabric, node_type: str, name: str, value: str) -> VariableToAvoid | None:
@@ -94,7 +102,7 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
     values = process_environment(f"{scene.home}/events.jsonl", on_cpu=scene.on_cpu)
     values |= {
         "PYTHONUNBUFFERED": "1",
-        # Lets the worker detect that NCCL uses another fabric.
+        # Lets the worker detect that NCCL uses a different fabric.
         "SEATRIAL_FABRIC": scene.plan.machines.fabric,
         # Otherwise torchrun kills its processes after 30 s, possibly during a save.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(grace_seconds(scene) - 30),

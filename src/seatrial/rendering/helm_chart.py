@@ -75,17 +75,17 @@ def _values(rendering: Rendering, plan: Plan) -> list[Value]:
     cluster = plan.spec.cluster
     spaces = (("metadata", "namespace"), ("matchLabels", METADATA_NAME))
     values = [
-        Value("image", _image(rendering), "Container image of training.", r"^[^\s]+$", _IMAGES),
+        Value("image", _image(rendering), "Container image for training.", r"^[^\s]+$", _IMAGES),
         Value("namespace", cluster.namespace, "Namespace of the run.", name, spaces),
     ]
     if cluster.queue is not None:
         about = "Kueue local queue that admits it."
         values.append(Value("queue", cluster.queue, about, name, (("labels", QUEUE_LABEL),)))
     if cluster.storage.claim is not None:
-        about, places = "Existing claim of the shared volume.", _CLAIMS
+        about, places = "Existing PVC for the shared volume.", _CLAIMS
         values.append(Value("claim", cluster.storage.claim, about, name, places))
     if cluster.service_account is not None:
-        about, places = "Existing service account of the pods.", (("spec", "serviceAccountName"),)
+        about, places = "Existing service account for the pods.", (("spec", "serviceAccountName"),)
         values.append(Value("serviceAccount", cluster.service_account, about, name, places))
     return values
 

@@ -3,7 +3,7 @@
 """HyperPodPyTorchJob: the training operator of Amazon SageMaker HyperPod.
 
 It starts processes with `hyperpodrun`, which is torchrun with an agent for the operator. The image
-needs the package hyperpod-elastic-agent. Only that agent knows which node is the first, so the
+needs the package hyperpod-elastic-agent. Only that agent can tell which node is the first, so the
 preflight checks each node separately, without an all-reduce. HyperPod tests the network itself
 (deep health checks).
 """

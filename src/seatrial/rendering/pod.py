@@ -14,6 +14,7 @@ from seatrial.rendering.commands import (
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import open_environment, plain, training_environment
 from seatrial.rendering.expansion import Command
+from seatrial.rendering.fabric_daemon import daemon_containers, daemon_mounts
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.monitoring import metrics_port
 from seatrial.rendering.names import (
@@ -126,7 +127,7 @@ def _pod_spec(scene: Scene, role: Role) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": grace_seconds(scene),
         "securityContext": pod_security(user_of(scene)),
-        "volumes": [mount.volume for mount in (*mounts, *installs)],
+        "volumes": [mount.volume for mount in (*mounts, *installs, *daemon_mounts(scene))],
         **without_empty({"initContainers": _init_containers(scene, role)}),
         "containers": [_training_container(scene, role)],
     }
@@ -195,8 +196,8 @@ def install_containers(scene: Scene) -> list[Manifest]:
 
 
 def _init_containers(scene: Scene, role: Role) -> list[Manifest]:
-    """Install the worker if the image lacks it, then check the node."""
-    containers = install_containers(scene)
+    """Install the worker if the image lacks it, start the fabric's daemon, then check the node."""
+    containers = [*install_containers(scene), *daemon_containers(scene)]
     if scene.plan.spec.cluster.preflight:
         container = _training_container(scene, role)
         container |= {

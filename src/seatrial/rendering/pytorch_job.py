@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorchJob: Kubeflow Training Operator v1 (1.8 and 1.9 have the same fields)."""
 
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.commands import RENDEZVOUS_PORT, PodRendezvous, training_command
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import Reference
@@ -10,7 +11,6 @@ from seatrial.rendering.names import Component, attempt_metadata, object_name
 from seatrial.rendering.network import MEETING
 from seatrial.rendering.pod import Role, training_pod
 from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, queue_labels
-from seatrial.spec.cluster import Gang
 
 KEEP_SECONDS = 7 * 86_400
 """How long a finished job and its pods are kept for inspection."""
@@ -58,7 +58,7 @@ def _auto_resume(scene: Scene) -> dict[str, str]:
 def _run_policy(scene: Scene) -> Manifest:
     nodes = scene.plan.machines.nodes
     return {
-        # Stop running pods when the job ends, and keep finished ones for their logs.
+        # Stop running pods when the job finishes, and keep finished pods for their logs.
         "cleanPodPolicy": "Running",
         "ttlSecondsAfterFinished": KEEP_SECONDS,
         # The operator adds up the restarts of all containers, and one failed node restarts all
@@ -70,7 +70,7 @@ def _run_policy(scene: Scene) -> Manifest:
 
 def _gang(scene: Scene) -> Manifest:
     """Return the gang scheduling policy. The operator's configuration selects the scheduler."""
-    if scene.plan.spec.cluster.gang not in (Gang.COSCHEDULING, Gang.VOLCANO):
+    if scene.gang not in (GangScheduler.COSCHEDULING, GangScheduler.VOLCANO):
         return {}
     return without_empty(
         {
@@ -83,7 +83,7 @@ def _gang(scene: Scene) -> Manifest:
 
 def _replica(scene: Scene, count: int, *, first_rank: int) -> Manifest:
     # The operator's service resolves the first node only when its pod is ready, which depends on
-    # its probes. Our service resolves it earlier. The first node always knows its own name.
+    # its probes. Our service resolves it earlier. The first node can always resolve its own name.
     first = object_name(scene.plan, MEETING)
     # RANK is the node rank here: the operator counts nodes (kubeflow/trainer#1790).
     meeting = PodRendezvous(

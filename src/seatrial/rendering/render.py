@@ -15,11 +15,13 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.hyperpod_job import hyperpod_job
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.nccl_topology import topology_config
 from seatrial.rendering.pytorch_job import pytorch_job
 from seatrial.rendering.rules import (
     Place,
     class_findings,
     data_findings,
+    gang_findings,
     plan_findings,
     ray_findings,
     scene_findings,
@@ -71,6 +73,8 @@ def render(
     found += scene_findings(scene, place)
     if has_errors(found):
         raise FindingsError(found)
+    if part is Part.RUN:
+        found += gang_findings(scene, place)
     if part is Part.ADMIN:
         found += class_findings(scene, place)
     if part is Part.DATA:
@@ -84,7 +88,7 @@ def render(
 def run_manifests(scene: Scene) -> list[Manifest]:
     """Return the objects that `launch` submits. Dependencies come first."""
     plan = scene.plan
-    made = [spec_config(scene)]
+    made = [spec_config(scene), *topology_config(scene)]
     if plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
     if scene.tier is not None:
@@ -142,7 +146,7 @@ def _refuse_secrets(manifests: tuple[Manifest, ...], place: Place) -> None:
             place(""),
             f"{where} would contain a value that looks like a secret.",
             "",
-            "Use a Kubernetes secret: cluster.secrets.",
+            "Store the value in a Kubernetes secret, and reference it in cluster.secrets.",
         )
         for where in secrets_in(manifests)
     ]

@@ -98,7 +98,7 @@ def floors_of(scene: Scene) -> NodeFloors:
 def capacity_bytes(plan: Plan, tier: StorageTier) -> int:
     """Return the size of a new volume: from the spec, or enough for checkpoints and tokens.
 
-    The computed size includes another fifth for logs, caches and file system overhead. It is
+    The computed size includes an additional 20 % for logs, caches and file system overhead. It is
     rounded up to the next size that the tier offers.
     """
     given = plan.spec.cluster.storage.capacity

@@ -13,9 +13,11 @@ from seatrial.codes.rendering import RenderCode
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import forbidding, is_reserved
 from seatrial.rendering.expansion import PYTHON
+from seatrial.rendering.gang import is_open
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
@@ -26,7 +28,7 @@ from seatrial.spec.secrets import shown_key
 from seatrial.version import VERSION
 
 Place = Callable[[str], Where]
-"""Maps a field of the spec to its location. A loaded spec knows the line."""
+"""Maps a field of the spec to its location. A loaded spec has the line numbers."""
 
 PYTORCHJOB_VERSIONS = ("1.8", "1.9")
 """The Training Operator versions whose CRDs the manifests were checked against."""
@@ -95,15 +97,41 @@ def class_findings(scene: Scene, place: Place) -> list[Finding]:
         missing = [key for key in scene.tier.required_parameters if key not in storage.parameters]
         if missing:
             rule = f"a new storage class needs {' and '.join(missing)}."
-            fix = "Ignore this if the class already exists. Otherwise set it in the chart's "
-            fix += "values, or in cluster.storage.parameters."
+            fix = "Ignore this if the class already exists. Otherwise set them in the "
+            fix += "chart's values, or in cluster.storage.parameters."
             where = "cluster.storage.parameters"
             inspection.add(RenderCode.VOLUME, where, rule, fix, severity=Severity.WARNING)
     return inspection.findings
 
 
+def gang_findings(scene: Scene, place: Place) -> list[Finding]:
+    """Report that nothing starts the pods of a run together."""
+    inspection = RenderInspection(place)
+    if not is_open(scene.plan):
+        return []
+    nodes, choice = scene.plan.machines.nodes, scene.attempt.gang
+    waits = f"the {nodes} pods start one by one, and hold their GPUs while they wait for the others"
+    if choice is None:
+        rule = (
+            f"gang: auto depends on the cluster, so these manifests set no gang scheduler: {waits}."
+        )
+        fix = "Submit the run with seatrial launch, which uses what the cluster offers, or set "
+        fix += "cluster.queue or cluster.gang."
+        inspection.add(
+            RenderCode.GANG, "cluster.gang", rule, fix, Gang.AUTO, severity=Severity.NOTE
+        )
+    elif choice.scheduler is GangScheduler.NONE:
+        rule = f"the cluster offers no gang scheduler: {waits}."
+        fix = "Set cluster.queue to a Kueue queue, install coscheduling or Volcano, or accept this "
+        fix += "with cluster.gang=none."
+        inspection.add(
+            RenderCode.GANG, "cluster.gang", rule, fix, Gang.AUTO, severity=Severity.WARNING
+        )
+    return inspection.findings
+
+
 def data_findings(scene: Scene, place: Place) -> list[Finding]:
-    """Warn about the image of the pods that prepare text. Training uses another image.
+    """Warn about the image of the pods that prepare text. Training uses a different image.
 
     These are only warnings, because users may change manifests afterwards, with kustomize for
     instance.
@@ -148,8 +176,8 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
         fix = "Remove operator_version."
         inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
     elif version and ".".join(version.split(".")[:2]) not in known:
-        rule = f"Seatrial supports {operator} of versions {', '.join(known)}."
-        fix = f"Use one of them; {known[-1]} if the cluster has a newer version."
+        rule = f"Seatrial supports {operator} versions {', '.join(known)}."
+        fix = f"Use one of these versions; {known[-1]} if the cluster has a newer one."
         inspection.add(RenderCode.OPERATOR_VERSION, "cluster.operator_version", rule, fix, version)
     oldest = operator is Operator.TRAINJOB and trainer_api(version) is TrainerApi.V2_0
     if oldest and cluster.gang is Gang.VOLCANO:
@@ -157,18 +185,21 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
         fix = "Use cluster.gang=coscheduling, or Kueue with cluster.queue."
         inspection.add(RenderCode.OPERATOR, "cluster.gang", rule, fix, cluster.gang)
     if operator is Operator.HYPERPOD and cluster.gang in (Gang.COSCHEDULING, Gang.VOLCANO):
-        rule = f"HyperPod does not support {cluster.gang}; there, Kueue starts pods together."
+        rule = f"HyperPod does not support {cluster.gang}; it starts pods together with Kueue."
         inspection.add(
             RenderCode.OPERATOR, "cluster.gang", rule, "Set cluster.queue instead.", cluster.gang
         )
 
 
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
-    if scene.fabric.daemon:
-        name = scene.plan.machines.fabric
-        rule = f"{name} needs {scene.fabric.daemon} in every pod, which Seatrial cannot render yet."
-        fix = "Use cluster.fabric=none for a slow test, or another node type."
-        inspection.add(RenderCode.DAEMON, "cluster.fabric", rule, fix, name)
+    if scene.fabric.daemon is not None and scene.share_of_node < 1:
+        name, gpus = scene.plan.machines.fabric, scene.node.gpus
+        used = scene.plan.machines.processes_per_node
+        rule = f"the {scene.fabric.daemon.name} container of {name} serves all {gpus} GPUs of a "
+        rule += f"node, so that one pod must have all of them; this run uses {used}."
+        fix = f"Remove cluster.processes_per_node to use {gpus} GPUs per node, or set "
+        fix += "cluster.fabric=none for a slow test."
+        inspection.add(RenderCode.DAEMON, "cluster.processes_per_node", rule, fix, used)
 
 
 def _check_environment(scene: Scene, inspection: RenderInspection) -> None:
@@ -176,7 +207,7 @@ def _check_environment(scene: Scene, inspection: RenderInspection) -> None:
     for name, value in scene.plan.spec.cluster.env.items():
         where = f"cluster.env.{name}"
         if is_reserved(name):
-            rule = f"{name} is set by the launcher; another value would break the run."
+            rule = f"{name} is set by the launcher; a different value would break the run."
             inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, "Remove the line.", value)
         against = forbidding(scene.fabric, node_type, name, value)
         if against is not None:
@@ -189,8 +220,8 @@ def _check_secret_variables(scene: Scene, inspection: RenderInspection) -> None:
     for number, secret in enumerate(scene.plan.spec.cluster.secrets):
         if secret.env is not None and is_reserved(secret.env):
             where = f"cluster.secrets[{number}].env"
-            rule = f"{secret.env} is set by the launcher; another value would break the run."
-            fix = "Use another variable."
+            rule = f"{secret.env} is set by the launcher; a different value would break the run."
+            fix = "Use a different variable."
             inspection.add(RenderCode.RESERVED_VARIABLE, where, rule, fix, secret.env)
 
 
@@ -201,17 +232,17 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
     name = scene.plan.machines.storage
     if not tier.csi_driver:
         rule = f"{name} is a host-local directory, which pods cannot share."
-        fix = "Use a tier with a driver, or an existing claim: cluster.storage.claim=NAME."
+        fix = "Use a tier with a CSI driver, or an existing PVC: cluster.storage.claim=NAME."
         inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
         return
     if storage.volume is None and not tier.dynamic:
-        rule = f"the driver of {name} cannot create volumes: one must exist."
-        fix = "Set cluster.storage.volume with its handle, or use an existing claim."
+        rule = f"the CSI driver of {name} cannot create volumes, so the volume must already exist."
+        fix = "Set cluster.storage.volume with its handle, or use an existing PVC."
         inspection.add(RenderCode.VOLUME, "cluster.storage.tier", rule, fix, name)
     if storage.volume is not None:
         missing = [key for key in tier.required_attributes if key not in storage.volume.attributes]
         if missing:
-            rule = f"mounting {name} needs {', '.join(tier.required_attributes)}."
+            rule = f"mounting {name} requires the attributes {', '.join(tier.required_attributes)}."
             fix = f"Add to cluster.storage.volume.attributes: {', '.join(missing)}."
             inspection.add(RenderCode.VOLUME, "cluster.storage.volume", rule, fix)
 
@@ -225,7 +256,9 @@ def _check_locations(scene: Scene, inspection: RenderInspection) -> None:
     }
     for field_name, path in places.items():
         if path and "://" not in path and not _plain(path).startswith(_plain(mount)):
-            rule = f"{path} is not on the volume, mounted at {mount}: it is lost when the pod ends."
+            rule = (
+                f"{path} is not on the shared volume at {mount}: its files are lost with the pod."
+            )
             fix = f"Use a path below {mount}, or remove the line."
             inspection.add(RenderCode.LOCATION, field_name, rule, fix, path)
 
@@ -240,10 +273,10 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
     name = scene.plan.machines.image
     if not image.published:
         rule = f"{name} is not published yet and cannot be pulled."
-        fix = "Use another image, or build it and set its reference."
+        fix = "Use a different image, or build this one and set its reference."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name)
     if image.floating:
-        rule = f"the tag of {name} changes with every build, so a restart may run other code."
+        rule = f"the tag of {name} changes with every build, so a restart may run different code."
         fix = "Use its digest: REPOSITORY@sha256:..."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
     if not image.is_cataloged:
@@ -256,12 +289,18 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
         fix = "Use an image that contains the worker (guide: images), or ask an administrator to "
         fix += "create the config map: workerLock in the chart's values."
         inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
+    if scene.plan.machines.operator is Operator.HYPERPOD and not image.has_hyperpod_agent:
+        rule = f"{name} lacks hyperpod-elastic-agent: its launcher, hyperpodrun, would be missing "
+        rule += "and no pod would start."
+        fix = "Build docker/worker.Dockerfile with the target hyperpod (guide: images) and set its "
+        fix += "reference, or use cluster.operator=pytorchjob."
+        inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
     lacking = image.fabrics is not None and fabric.removesuffix("-sharp") not in image.fabrics
     between = scene.fabric.rdma and scene.plan.machines.nodes > 1
     if lacking and between and not scene.fabric.comes_with_node:
-        rule = f"{name} lacks the libraries of {fabric}. {scene.fabric.requires}"
+        rule = f"{name} lacks the libraries for {fabric}. {scene.fabric.requires}"
         rule += " NCCL would fall back to TCP, and steps would take much longer."
-        fix = "Use an image that has them: build docker/worker.Dockerfile and set its reference."
+        fix = "Use an image with them: build docker/worker.Dockerfile and set its reference."
         inspection.add(RenderCode.IMAGE, "cluster.image", rule, fix, name, Severity.WARNING)
 
 
@@ -270,11 +309,13 @@ def _add_unknown(
 ) -> None:
     """Report what an image outside the catalog must contain, and how to verify it."""
     if has_placeholder(name):
-        return  # The image does not exist yet, and another finding asks for its name.
+        return  # The image does not exist yet, and a different finding requests its name.
     rule = f"{name} is not in the catalog: Seatrial assumes that its {PYTHON} has {holds}."
     modules = ", ".join(("seatrial", *packages))
-    fix = f"Prove it: docker run --rm --entrypoint {PYTHON} {name} -c 'import {modules}'. Record "
-    fix += "the answer in your own catalog: brings_seatrial = true, or false to install the worker."
+    fix = (
+        f"Verify this: docker run --rm --entrypoint {PYTHON} {name} -c 'import {modules}'. Record "
+    )
+    fix += "the result in your own catalog: brings_seatrial = true, or false to install the worker."
     inspection.add(RenderCode.UNKNOWN_IMAGE, field_name, rule, fix, name, Severity.WARNING)
 
 
@@ -287,7 +328,7 @@ def _check_identity(scene: Scene, inspection: RenderInspection) -> None:
         fix = "Remove identity, or use secrets."
         inspection.add(RenderCode.IDENTITY, "cluster.identity", rule, fix, identity)
     elif _ACCOUNTS.get(cloud, "") not in identity:
-        rule = "this is not an identity of this cloud."
+        rule = "this is not an identity in this cloud."
         fix = {
             Cloud.AWS: "Use the role's ARN: arn:aws:iam::ACCOUNT:role/NAME.",
             Cloud.GOOGLE: "Use the account's address: NAME@PROJECT.iam.gserviceaccount.com.",
@@ -304,7 +345,7 @@ def _check_mounts(scene: Scene, inspection: RenderInspection) -> None:
             number = mount.name.removeprefix("secret-")
             where = f"cluster.secrets[{number}].mount" if number.isdigit() else "cluster.storage"
             rule = f"{path} is already used by {other.replace('-', ' ')}."
-            inspection.add(RenderCode.MOUNT, where, rule, "Use another directory.", path)
+            inspection.add(RenderCode.MOUNT, where, rule, "Use a different directory.", path)
 
 
 def secrets_in(manifests: Iterable[Manifest]) -> list[str]:

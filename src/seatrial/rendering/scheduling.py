@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scheduling: node affinity, tolerations, spread, queue and topology."""
 
+from seatrial.catalog.profiles import Toleration
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.names import Component, selector
 from seatrial.spec.cluster import Operator
 
 HOSTNAME = "kubernetes.io/hostname"
+ARCHITECTURE = "kubernetes.io/arch"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
@@ -21,8 +23,7 @@ def queue_labels(scene: Scene) -> dict[str, str]:
     The manifest does not suspend the job: Kueue does that at creation. A manifest that did so would
     stop a running job each time it is applied again.
     """
-    queue = scene.plan.spec.cluster.queue
-    return {} if queue is None else {QUEUE_LABEL: queue}
+    return {QUEUE_LABEL: scene.queue} if scene.queue else {}
 
 
 def topology_annotations(scene: Scene) -> dict[str, str]:
@@ -75,17 +76,37 @@ def node_affinity(scene: Scene) -> Manifest:
 
 def tolerations(scene: Scene) -> list[Manifest]:
     """Return the tolerations for the taints of GPU nodes."""
-    return [
-        without_empty(
-            {
-                "key": toleration.key,
-                "operator": toleration.operator,
-                "value": toleration.value,
-                "effect": toleration.effect,
-            }
-        )
-        for toleration in scene.profile.tolerations
-    ]
+    return [_toleration(each) for each in scene.profile.tolerations]
+
+
+def cpu_tolerations(scene: Scene) -> list[Manifest]:
+    """Return the tolerations of pods that need no GPU."""
+    return [_toleration(each) for each in scene.profile.cpu_tolerations]
+
+
+def _toleration(toleration: Toleration) -> Manifest:
+    return without_empty(
+        {
+            "key": toleration.key,
+            "operator": toleration.operator,
+            "value": toleration.value,
+            "effect": toleration.effect,
+        }
+    )
+
+
+def cpu_affinity(scene: Scene) -> Manifest:
+    """Keep a pod that needs no GPU off the GPU nodes, which not every cluster taints.
+
+    The images for such pods are for x86.
+    """
+    wanted = {ARCHITECTURE: "amd64"} | scene.profile.cpu_node_labels
+    terms = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.items()]
+    label, gpu_types = scene.profile.node_type_label, list(scene.gpu_node_types)
+    if label and gpu_types:
+        terms.append({"key": label, "operator": "NotIn", "values": gpu_types})
+    required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def topology_spread(scene: Scene) -> list[Manifest]:

@@ -5,10 +5,11 @@
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
 from seatrial.rendering.expansion import Command
-from seatrial.rendering.manifest import Manifest, manifest
+from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, labels, metadata, object_name, selector
 from seatrial.rendering.pod import account_parts, identity_labels
 from seatrial.rendering.resources import small_resources
+from seatrial.rendering.scheduling import cpu_affinity, cpu_tolerations
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.volumes import scratch_mount, storage_mount
 
@@ -26,7 +27,7 @@ def tensorboard(scene: Scene) -> list[Manifest]:
     probe = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 30, "timeoutSeconds": 10}
     container: Manifest = {
         "name": "tensorboard",
-        "image": scene.image.reference,
+        "image": scene.tensorboard_image.reference,
         "imagePullPolicy": "IfNotPresent",
         "command": Command(
             module="tensorboard.main",
@@ -52,6 +53,8 @@ def tensorboard(scene: Scene) -> list[Manifest]:
         },
         "spec": {
             **account_parts(scene),
+            "affinity": cpu_affinity(scene),
+            **without_empty({"tolerations": cpu_tolerations(scene)}),
             "enableServiceLinks": False,
             "securityContext": pod_security(user_of(scene)),
             "volumes": [mount.volume for mount in mounts],

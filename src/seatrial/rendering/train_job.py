@@ -10,6 +10,7 @@ runtime, and overrides what differs this time. The override field was renamed tw
 from dataclasses import replace
 from enum import StrEnum
 
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.commands import (
     FINAL_CODES,
     RENDEZVOUS_PORT,
@@ -29,7 +30,6 @@ from seatrial.rendering.names import (
 from seatrial.rendering.pod import Role, training_pod
 from seatrial.rendering.pytorch_job import KEEP_SECONDS
 from seatrial.rendering.scheduling import GANG_WAIT_SECONDS, affinity, queue_labels
-from seatrial.spec.cluster import Gang
 
 API = "trainer.kubeflow.org/v1alpha1"
 JOB = "node"
@@ -176,10 +176,9 @@ def _overrides(scene: Scene, api: TrainerApi) -> Manifest:
 
 def _gang(scene: Scene) -> Manifest:
     """Return the gang scheduling policy."""
-    gang = scene.plan.spec.cluster.gang
-    if gang is Gang.COSCHEDULING:
+    if scene.gang is GangScheduler.COSCHEDULING:
         return {"coscheduling": {"scheduleTimeoutSeconds": GANG_WAIT_SECONDS}}
-    return {"volcano": {}} if gang is Gang.VOLCANO else {}
+    return {"volcano": {}} if scene.gang is GangScheduler.VOLCANO else {}
 
 
 def _role(scene: Scene) -> Role:

@@ -3,11 +3,14 @@
 """The volumes that pods mount."""
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from seatrial.catalog.fabrics import HostPath
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.names import object_name
+from seatrial.rendering.nccl_topology import PART, topology_path
 from seatrial.rendering.resources import SCRATCH_GIB, shared_memory_gib
 from seatrial.rendering.security import user_of
 
@@ -29,6 +32,8 @@ class Mount:
     source: Manifest
     """The volume source, as in the Kubernetes API."""
     read_only: bool = False
+    sub_path: str = ""
+    """The file of the volume to mount; empty for the whole volume."""
 
     @property
     def is_secret(self) -> bool:
@@ -44,6 +49,8 @@ class Mount:
     def mount(self) -> Manifest:
         """The entry in a container's volume mounts."""
         entry: Manifest = {"name": self.name, "mountPath": self.path}
+        if self.sub_path:
+            entry["subPath"] = self.sub_path
         return entry | {"readOnly": True} if self.read_only else entry
 
 
@@ -56,12 +63,25 @@ def training_mounts(scene: Scene) -> list[Mount]:
         scratch_mount(),
         *secret_mounts(scene),
     ]
-    for number, host in enumerate(host_paths(scene)):
-        source = {"hostPath": {"path": host.path, "type": "Directory"}}
-        mounts.append(Mount(f"fabric-{number}", host.mount, source, read_only=True))
+    mounts += [host_mount(f"fabric-{n}", host) for n, host in enumerate(host_paths(scene))]
+    mounts += [*socket_mounts(scene), *_topology_mounts(scene)]
     if not scene.image.brings_worker:
         mounts.append(site_mount())
     return mounts
+
+
+def host_mount(name: str, host: HostPath) -> Mount:
+    """Return the mount of a directory of the node."""
+    source = {"hostPath": {"path": host.path, "type": "Directory"}}
+    return Mount(name, host.mount, source, read_only=host.read_only)
+
+
+def socket_mounts(scene: Scene) -> list[Mount]:
+    """Return the directory through which processes reach the fabric's daemon, if it has one."""
+    daemon = scene.fabric.daemon
+    if daemon is None or not daemon.socket_directory:
+        return []
+    return [Mount("daemon-socket", daemon.socket_directory, {"emptyDir": {}})]
 
 
 def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:
@@ -102,6 +122,16 @@ def secret_mounts(scene: Scene) -> list[Mount]:
         for number, secret in enumerate(scene.plan.spec.cluster.secrets)
         if secret.mount is not None
     ]
+
+
+def _topology_mounts(scene: Scene) -> list[Mount]:
+    """Return the mount of NCCL's topology file, if the node needs one."""
+    path = topology_path(scene)
+    if not path:
+        return []
+    source = {"configMap": {"name": object_name(scene.plan, PART)}}
+    # The directory contains other files of the image.
+    return [Mount(PART, path, source, read_only=True, sub_path=PurePosixPath(path).name)]
 
 
 def _keys(key: str | None) -> Manifest:

@@ -29,6 +29,7 @@ from seatrial.errors import FindingsError
 from seatrial.findings import Finding
 from seatrial.naming import PART_SEPARATOR, older_part_name, part_name
 from seatrial.planning.plan import Plan
+from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.train_job import JOB as NODE_JOB
 from seatrial.rendering.train_job import NODES
@@ -41,7 +42,8 @@ from seatrial.spec.cluster import Gang, Operator
 TRIES = 5
 """How often an apply is retried after concurrent writes by others."""
 PAUSE_SECONDS = 0.2
-_POD_GROUPS = {Gang.COSCHEDULING: POD_GROUP, Gang.VOLCANO: VOLCANO_POD_GROUP}
+POD_GROUP_KINDS = {Gang.COSCHEDULING: POD_GROUP, Gang.VOLCANO: VOLCANO_POD_GROUP}
+"""The object with which each gang scheduler starts pods together."""
 _JOBS = {JOB_SET.name, *(kind.name for kind in JOB_KINDS.values())}
 """The kinds that own what an operator creates for a run."""
 
@@ -59,7 +61,9 @@ def foreign_objects(site: Site, run: str, named: Iterable[tuple[ObjectKind, str]
     return _foreign(site, run, named, lambda item: is_own(site, run, item))
 
 
-def taken_names(site: Site, plan: Plan, manifests: Iterable[Manifest]) -> list[Finding]:
+def taken_names(
+    site: Site, plan: Plan, manifests: Iterable[Manifest], gang: GangScheduler
+) -> list[Finding]:
     """Return a finding for each object of another owner that blocks a launch.
 
     Checks the objects that a launch writes, jobs with the run's name, and the objects that the
@@ -72,18 +76,18 @@ def taken_names(site: Site, plan: Plan, manifests: Iterable[Manifest]) -> list[F
     job = find_job(site.api, site.namespace, run)
     if job is not None and not job.is_ours:
         found.append(not_ours(job.kind, site.namespace, job.object, run))
-    made = _operator_objects(plan)
+    made = _operator_objects(plan, gang)
     return found + _foreign(site, run, made, lambda item: _is_made_by_operator(item, run))
 
 
-def _operator_objects(plan: Plan) -> list[tuple[ObjectKind, str]]:
+def _operator_objects(plan: Plan, gang: GangScheduler) -> list[tuple[ObjectKind, str]]:
     """Return the operator's objects for the job, whose names others may use.
 
     Trainer applies its JobSet and both operators update their PodGroup, whoever created it. The
     other names would block the first pod.
     """
-    run, group = plan.spec.name, _POD_GROUPS.get(plan.spec.cluster.gang)
-    made = [(group, run)] if group is not None else []
+    run = plan.spec.name
+    made = [(kind, run) for name, kind in POD_GROUP_KINDS.items() if name == gang]
     if plan.machines.operator is Operator.TRAINJOB:
         made += [(JOB_SET, run), (JOB, f"{run}-{NODE_JOB}-0"), (SERVICE, part_name(run, NODES))]
     if plan.machines.operator is Operator.PYTORCHJOB:

@@ -29,6 +29,7 @@ from seatrial.rendering.attempt import Attempt, own_digest
 from seatrial.rendering.render import Part, render
 from seatrial.runs.kept_plan import reuse_or_plan
 from seatrial.runs.launch import connect
+from seatrial.runs.launch.kubernetes import gang_in
 from seatrial.runs.namespace import Site, Tell
 from seatrial.runs.objects import taken_names
 from seatrial.sdk.data import require_data_extra
@@ -332,11 +333,13 @@ def facts_of(situation: Situation, site: Site) -> ClusterFacts:
     catalog, where = situation.catalog, situation.loaded.where
     try:
         plan = connect.fitting(site, situation.plan, catalog, where)
-        made = render(plan, catalog, Part.RUN, Attempt(code_digest=own_digest()), where)
+        gang = gang_in(site, plan)
+        attempt = Attempt(code_digest=own_digest(), gang=gang)
+        made = render(plan, catalog, Part.RUN, attempt, where)
     except ClusterError:
         raise
     except FindingsError:
         # The operator is missing, or no manifests are possible. A rule reports both.
         return gather(site.api, site.namespace, ())
     facts = gather(site.api, site.namespace, made.manifests)
-    return replace(facts, taken=tuple(taken_names(site, plan, made.manifests)))
+    return replace(facts, taken=tuple(taken_names(site, plan, made.manifests, gang.scheduler)))

@@ -90,7 +90,8 @@ class Gang(StrEnum):
     """Gang scheduling: start all pods of a run together, or none of them."""
 
     AUTO = "auto"
-    """Kueue if `queue` is set, otherwise no gang scheduling."""
+    """Kueue if `queue` is set. Otherwise `launch` uses what the cluster offers: Kueue if the
+    namespace has exactly one local queue, else coscheduling, else Volcano, else none."""
     NONE = "none"
     """No gang scheduling: pods start one by one, as nodes become free."""
     COSCHEDULING = "coscheduling"

@@ -51,6 +51,10 @@ TWO = (
     f"data.sources=[{{prepared: {PREFIX}, weight: 1.0}}, {{prepared: {OTHER}, weight: 1.0}}]",
     "training.steps=20000",
 )
+ON_HYPERPOD = (
+    "cluster={profile: hyperpod-eks, node_type: ml.p5.48xlarge, nodes: 2, "
+    "namespace: research, storage: {claim: fsx}}",
+)
 LOCAL = ("cluster.profile=local", "cluster.node_type=local", "cluster.processes_per_node=8")
 
 
@@ -434,6 +438,16 @@ EXAMPLES: dict[str, Example] = {
         field="checkpoints.location",
     ),
     CheckCode.NOT_WRITABLE: Example(("cluster.run_as_user=1000",), field="cluster.run_as_user"),
+    CheckCode.NO_AUTO_RESUME: Example(
+        ON_HYPERPOD,
+        (*ON_HYPERPOD, "cluster.namespace=hyperpod-research"),
+        field="cluster.namespace",
+    ),
+    CheckCode.SHARP: Example(
+        ("cluster.fabric=infiniband-sharp", "engine.options={use_sharp: false}"),
+        ("cluster.fabric=infiniband-sharp", "engine.options={use_sharp: true}"),
+        field="engine.options.use_sharp",
+    ),
     CheckCode.PINNED: Example(env("NCCL_IB_GID_INDEX", "5"), field="cluster.env.NCCL_IB_GID_INDEX"),
     CheckCode.OTHER_PROCESSOR: Example(
         (ON_GRACE, f"cluster.image={DIGEST.replace('megatron', 'megatron-amd64')}"),

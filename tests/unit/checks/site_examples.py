@@ -25,6 +25,7 @@ from seatrial.checks.cluster.facts import (
     TopologyFacts,
 )
 from seatrial.codes.cluster_checks import SiteCode
+from seatrial.rendering.gang import POD_GROUPS
 
 TIB = 1 << 40
 NODE_TYPE = "Standard_ND96isr_H100_v5"
@@ -150,6 +151,9 @@ EXAMPLES: dict[str, SiteExample] = {
     ),
     SiteCode.NO_GANG: SiteExample(
         without("podgroups.scheduling.volcano.sh"), ("cluster.gang=volcano",), "cluster.gang"
+    ),
+    SiteCode.AUTO_GANG: SiteExample(
+        without("localqueues.kueue.x-k8s.io", *POD_GROUPS.values()), field="cluster.gang"
     ),
     SiteCode.OLD_OPERATOR: SiteExample(
         but(controllers=(Controller("training-operator", "kubeflow", 1, 1, "1.6.0"),)),

@@ -124,13 +124,12 @@ def test_init_says_that_a_name_is_taken(tmp_path: Path) -> None:
 
 def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
     gke = ("init", "--profile", "gke", "--node-type")
-    done = seatrial(*gke, "a3-highgpu-8g", "--nodes", "2", cwd=tmp_path)
+    large = ("--model", "gpt3-175b", "--profile", "eks")
+    done = seatrial("init", *large, cwd=tmp_path)
     assert "seatrial launch would reject this run. Change run.yaml first:" in done.stdout
-    assert "error   ST-RENDER-003" in done.stdout
+    assert "ST-PLAN-011" in done.stdout
     assert done.stdout.endswith("next  seatrial plan run.yaml\n")
-    large = ("--force", "--model", "gpt3-175b", "--profile", "eks")
-    assert "ST-PLAN-011" in seatrial("init", *large, cwd=tmp_path).stdout
-    fine = seatrial(*gke, "a2-highgpu-8g", "--force", cwd=tmp_path).stdout
+    fine = seatrial(*gke, "a3-highgpu-8g", "--nodes", "2", "--force", cwd=tmp_path).stdout
     assert "reject" not in fine
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 HADOLINT = Path(sys.executable).parent / "hadolint"
 FINAL_TARGETS = {
-    "worker.Dockerfile": ("infiniband", "efa"),
+    "worker.Dockerfile": ("infiniband", "efa", "hyperpod"),
     "worker-cpu.Dockerfile": ("worker-cpu",),
     "worker-data.Dockerfile": ("worker-data",),
     "worker-llm-foundry.Dockerfile": ("worker-llm-foundry",),
@@ -104,8 +104,10 @@ def test_images_run_as_the_user_of_pods(path: Path) -> None:
 def test_images_say_what_they_are(path: Path) -> None:
     all_stages = stages(path)
     for target in FINAL_TARGETS[path.name]:
-        above = all_stages[target][0].split()[1]
-        words = " ".join([*all_stages[target], *all_stages.get(above, [])])
+        chain = [target]
+        while (above := all_stages[chain[-1]][0].split()[1]) in all_stages:
+            chain.append(above)
+        words = " ".join(line for stage in chain for line in all_stages[stage])
         for label in ("title", "description", "licenses", "version", "revision"):
             assert f"org.opencontainers.image.{label}=" in words, (target, label)
         assert f"ARG VERSION={VERSION} " in f"{words} "
@@ -169,6 +171,20 @@ def test_the_catalog_says_what_the_lock_holds() -> None:
     assert catalog.image("worker-cpu").torch == pins["torch"]
     for name in ("worker-cpu", "worker-megatron", "worker-megatron-efa"):
         assert catalog.image(name).engine_version == pins["megatron-core"]
+
+
+def test_the_hyperpod_image_installs_the_agent_that_the_catalog_lists() -> None:
+    lock = (ROOT / "requirements/hyperpod.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, flags=re.MULTILINE))
+    image = Catalog().image("worker-megatron-hyperpod")
+    assert image.hyperpod_agent == pins["hyperpod-elastic-agent"]
+    # The base brings its own torch, and packages that the worker has too must be the same.
+    assert "torch" not in pins
+    worker = (ROOT / "requirements/worker.txt").read_text(encoding="utf-8")
+    shared = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", worker, flags=re.MULTILINE))
+    assert {name: pins[name] for name in pins if name in shared} == {
+        name: shared[name] for name in pins if name in shared
+    }
 
 
 def test_the_catalog_says_what_the_second_lock_holds() -> None:

@@ -57,6 +57,13 @@ def _others() -> dict[str, str]:
         "cluster.storage={tier: azure-blob, volume: {handle: group#account#corpus, "
         "attributes: {resourceGroup: group, storageAccount: account, containerName: corpus}}}",
     )
+    for node_type, operator in (("a3-megagpu-8g", "pytorchjob"), ("a3-highgpu-8g", "trainjob")):
+        google = _plan(
+            name,
+            *("cluster.profile=gke", f"cluster.node_type={node_type}"),
+            *(f"cluster.operator={operator}", "cluster.storage={tier: google-lustre-1000}"),
+        )
+        files[f"{name}.{node_type}.{operator}.yaml"] = _text(google)
     files["aks-gpt3-375m-quick-test.static-blob.admin.yaml"] = _text(static, Part.ADMIN)
     return files
 

@@ -14,14 +14,21 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.render import Part
+from seatrial.rendering.render import Part, render
 from seatrial.rendering.resources import TIB, capacity_bytes, quantity, saved_bytes
 from seatrial.rendering.spec_config import DIRECTORY, FILE, spec_config, spec_text
 from seatrial.rendering.storage import storage_class
 from seatrial.spec.cluster import Operator
 from seatrial.spec.loader import loads
-from tests.conftest import loaded, resolved
-from tests.unit.rendering.scenes import CATALOG, environment, manifests, pod_templates, scene
+from tests.conftest import loaded, plan_spec, resolved
+from tests.unit.rendering.scenes import (
+    CATALOG,
+    PROFILES,
+    environment,
+    manifests,
+    pod_templates,
+    scene,
+)
 
 
 def of_kind(kind: str, *overrides: str, part: Part = Part.RUN) -> list[Manifest]:
@@ -139,6 +146,41 @@ def test_tensorboard_has_a_service_that_selects_it_and_only_reads() -> None:
     assert "nvidia.com/gpu" not in str(template)
     kinds = {m["kind"] for m in manifests("monitoring.tensorboard=false")}
     assert "Deployment" not in kinds
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tensorboard_has_a_small_image_and_stays_off_the_gpu_nodes(profile: str) -> None:
+    node_type = CATALOG.profile(profile).default_node_type
+    chosen = (f"cluster.profile={profile}", f"cluster.node_type={node_type}")
+    (deployment,) = of_kind("Deployment", *chosen)
+    spec = deployment["spec"]["template"]["spec"]
+    assert [each["image"] for each in spec["containers"]] == ["tensorflow/tensorflow:2.19.0"]
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = affinity["nodeSelectorTerms"]
+    rules = {each["key"]: (each["operator"], each["values"]) for each in term["matchExpressions"]}
+    operator, avoided = rules[CATALOG.profile(profile).node_type_label]
+    assert operator == "NotIn"
+    assert node_type in avoided
+    assert rules["kubernetes.io/arch"] == ("In", ["amd64"])
+    assert "tolerations" not in spec
+
+
+def test_an_own_catalog_names_the_nodes_for_tensorboard(tmp_path: Path) -> None:
+    (tmp_path / "profiles.toml").write_text(
+        '[lab]\nlike = "eks"\ncpu_node_labels = { pool = "cpu" }\n'
+        'cpu_tolerations = [{ key = "pool", operator = "Equal", value = "cpu" }]\n'
+    )
+    catalog = Catalog([tmp_path])
+    plan = plan_spec(loaded("cluster.profile=lab"), catalog)
+    made = render(plan, catalog).manifests
+    (deployment,) = [each for each in made if each["kind"] == "Deployment"]
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [
+        {"key": "pool", "operator": "Equal", "value": "cpu", "effect": "NoSchedule"}
+    ]
+    assert {"key": "pool", "operator": "In", "values": ["cpu"]} in spec["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"][0]["matchExpressions"]
 
 
 def test_only_the_run_and_collectors_of_metrics_reach_its_pods() -> None:

@@ -255,16 +255,5 @@ def test_googles_network_is_attached_and_its_libraries_mounted() -> None:
     assert "--device-count=8" in preflight["command"]
 
 
-def test_the_topology_file_of_the_a100s_of_azure_is_mounted() -> None:
-    common = ("cluster.profile=aks", "cluster.image=a/b:1")
-    for node_type, mounted in (
-        ("Standard_ND96asr_v4", True),
-        ("Standard_ND96isr_H100_v5", False),
-    ):
-        spec = pod(*common, f"cluster.node_type={node_type}")
-        paths = {m["mountPath"] for m in spec["containers"][TRAINING]["volumeMounts"]}
-        assert ("/opt/microsoft" in paths) == mounted
-
-
 def test_without_the_preflight_nothing_is_looked_at() -> None:
     assert "initContainers" not in pod("cluster.preflight=false", "cluster.image=a/b:1")

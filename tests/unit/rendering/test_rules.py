@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
-from seatrial.findings import Severity
+from seatrial.findings import Finding, Severity
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
@@ -65,9 +65,13 @@ TRAINJOB = "cluster.operator=trainjob"
             "set by the launcher",
         ),
         (
-            ("cluster.profile=gke", "cluster.node_type=a3-megagpu-8g"),
+            (
+                "cluster.profile=gke",
+                "cluster.node_type=a3-megagpu-8g",
+                "cluster.processes_per_node=4",
+            ),
             RenderCode.DAEMON,
-            "cluster.fabric",
+            "cluster.processes_per_node",
             "tcpxo-daemon",
         ),
         (
@@ -104,7 +108,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ("cluster.identity=me@example.com",),
             RenderCode.IDENTITY,
             "cluster.identity",
-            "not an identity of this cloud",
+            "not an identity in this cloud",
         ),
         (
             ("cluster.secrets=[{secret: s, mount: /data}]",),
@@ -182,27 +186,49 @@ def test_all_reasons_come_at_once() -> None:
     ]
 
 
+def about_images(*overrides: str) -> list[Finding]:
+    """The findings of a rendering, without the one about starting pods together."""
+    found = render(resolved(*overrides), CATALOG).findings
+    return [each for each in found if each.code != RenderCode.GANG]
+
+
 def test_an_image_without_the_fabrics_libraries_is_a_warning() -> None:
-    _, finding = render(resolved(), CATALOG).findings
+    _, finding = about_images()
     assert finding.code == RenderCode.IMAGE
     assert finding.severity is Severity.WARNING
     assert "EFA installer" in finding.rule
     # Nothing stops such a run: NCCL finds no plugin, takes TCP, and the sum is right.
     assert "fall back to TCP" in finding.rule
     assert "pre-flight" not in finding.fix
-    without = render(resolved("cluster.fabric=none"), CATALOG).findings
+    without = about_images("cluster.fabric=none")
     assert [each.code for each in without] == [RenderCode.WORKER_LOCK]
-    assert render(resolved(OWN), CATALOG).findings == ()
+    assert about_images(OWN) == []
+
+
+def test_an_image_without_hyperpods_launcher_is_a_warning() -> None:
+    agent = ("cluster.profile=hyperpod-eks", "cluster.node_type=ml.p5.48xlarge", "cluster.nodes=1")
+    by_operator = (*agent, "cluster.operator=hyperpod-pytorchjob")
+    (found,) = [
+        each
+        for each in render(resolved(*by_operator), CATALOG).findings
+        if "hyperpod-elastic-agent" in each.rule
+    ]
+    assert (found.code, found.severity) == (RenderCode.IMAGE, Severity.WARNING)
+    assert found.where.field == "cluster.image"
+    for other in ("cluster.operator=pytorchjob", OWN):
+        findings = render(resolved(*by_operator, other), CATALOG).findings
+        assert not any("hyperpod-elastic-agent" in each.rule for each in findings)
+    assert CATALOG.image("worker-megatron-hyperpod").hyperpod_agent
 
 
 def test_an_image_is_not_blamed_for_what_lies_on_the_node() -> None:
     on_google = ("cluster.profile=gke", "cluster.node_type=a3-ultragpu-8g")
-    codes = [finding.code for finding in render(resolved(*on_google), CATALOG).findings]
+    codes = [finding.code for finding in about_images(*on_google)]
     assert codes == [RenderCode.WORKER_LOCK]
 
 
 def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
-    slow, finding = render(resolved("cluster.namespace=research"), CATALOG).findings[::-1]
+    slow, finding = about_images("cluster.namespace=research")[::-1]
     assert (finding.code, finding.severity) == (RenderCode.WORKER_LOCK, Severity.NOTE)
     assert "seatrial-worker-lock in namespace research" in finding.rule
     assert "workerLock" in finding.fix
@@ -217,13 +243,13 @@ def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.preparation.image"
     assert "cannot be pulled" in finding.rule
-    assert render(resolved(*raw), CATALOG, Part.RUN).findings == ()
+    assert about_images(*raw) == []
     own = resolved(*raw, "cluster.preparation.image=YOUR-REGISTRY/data:1")
     assert render(own, CATALOG, Part.DATA).findings == ()
 
 
 def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
-    finding, _ = render(resolved("cluster.image=a/b:latest"), CATALOG).findings
+    finding, _ = about_images("cluster.image=a/b:latest")
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert "digest" in finding.fix
 
@@ -234,8 +260,7 @@ def test_an_image_of_ones_own_whose_tag_moves_is_a_warning() -> None:
 )
 def test_an_image_that_the_catalog_does_not_have_is_a_warning(engine: str, modules: str) -> None:
     layout = "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none}"
-    plan = resolved("cluster.image=example.com/any:1.0", f"engine.name={engine}", layout)
-    (finding,) = render(plan, CATALOG).findings
+    (finding,) = about_images("cluster.image=example.com/any:1.0", f"engine.name={engine}", layout)
     assert (finding.code, finding.severity) == (RenderCode.UNKNOWN_IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.image"
     assert f"has Seatrial {VERSION}" in finding.rule
@@ -266,7 +291,7 @@ def test_a_class_that_lacks_what_only_the_cluster_knows_is_a_warning() -> None:
     assert (finding.code, finding.severity) == (RenderCode.VOLUME, Severity.WARNING)
     assert "subnetId and securityGroupIds" in finding.rule
     # A run needs the claim alone; whether the class is there, the cluster knows.
-    assert render(resolved(own), CATALOG, Part.RUN).findings == ()
+    assert about_images(own) == []
     given = "cluster.storage={parameters: {subnetId: a, securityGroupIds: b}}"
     assert render(resolved(own, given), CATALOG, Part.ADMIN).findings == ()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.transport import Json
-from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.attempt import Attempt, GangChoice, GangScheduler, own_digest
 from seatrial.rendering.render import Part, Rendering, render
 from seatrial.runs.launch.kubernetes import ClusterBackend
 from seatrial.runs.launch.launcher import Confirm, Launched, Wanted
@@ -38,7 +38,9 @@ def launch(site: Site, run: Wanted, confirm: Confirm) -> Launched:
 
 def rendered(run: Wanted, submission: str = "") -> Rendering:
     """The manifests of the first attempt."""
-    attempt = Attempt(1, (), own_digest(), submission)
+    # The fake API server serves the pod groups of coscheduling, and has no queue.
+    gang = GangChoice(GangScheduler.COSCHEDULING)
+    attempt = Attempt(1, (), own_digest(), submission, gang)
     return render(run.plan, run.catalog, Part.RUN, attempt, run.place)
 
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from seatrial.cluster.errors import ClusterError, DeniedError, UnreachableError
-from seatrial.cluster.kinds import PYTORCH_JOB
+from seatrial.cluster.kinds import LOCAL_QUEUE, POD_GROUP, PYTORCH_JOB, VOLCANO_POD_GROUP
 from seatrial.cluster.transport import Answer, Call, DroppedError
+from seatrial.codes.rendering import RenderCode
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError, UsageError
 from seatrial.runs.launch.differences import FieldDifference
@@ -346,3 +347,50 @@ def test_a_runtime_that_is_never_seen_is_refused() -> None:
     with pytest.raises(DeniedError, match="must be created before"):
         launched(server, "cluster.operator=trainjob")
     assert jobs(server) == []
+
+
+def queue(name: str) -> dict[str, object]:
+    head = {"name": name, "namespace": "default"}
+    spec = {"clusterQueue": "gpu"}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "LocalQueue",
+        "metadata": head,
+        "spec": spec,
+    }
+
+
+def test_a_launch_selects_and_records_what_the_cluster_offers_for_gang_auto() -> None:
+    server = FakeTransport()
+    done = launched(server)
+    (first,) = ledger(server).attempts
+    assert (first.gang, first.queue, done.gang) == ("coscheduling", "", "coscheduling")
+    (job,) = jobs(server)
+    assert job["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 2
+
+
+def test_a_launch_uses_the_only_queue_of_the_namespace() -> None:
+    server = FakeTransport()
+    server.put(queue("team"))
+    done = launched(server)
+    (first,) = ledger(server).attempts
+    assert (first.gang, first.queue, done.gang) == ("kueue", "team", "kueue, queue team")
+    (job,) = jobs(server)
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert "schedulingPolicy" not in job["spec"]["runPolicy"]
+
+
+def test_a_launch_into_a_cluster_without_gang_scheduling_warns() -> None:
+    server = FakeTransport(unserved=(POD_GROUP, VOLCANO_POD_GROUP, LOCAL_QUEUE))
+    done = launched(server)
+    (first,) = ledger(server).attempts
+    assert (first.gang, done.gang) == ("none", "")
+    assert [each.code for each in done.findings if each.code == RenderCode.GANG]
+
+
+def test_a_gang_scheduler_that_the_spec_names_is_recorded_too() -> None:
+    server = FakeTransport()
+    done = launched(server, "cluster.gang=none")
+    assert ledger(server).attempts[0].gang == "none"
+    assert done.gang == ""
+    assert not [each for each in done.findings if each.code == RenderCode.GANG]

@@ -16,7 +16,11 @@ from seatrial.findings import Finding, Severity
 from seatrial.monitoring.node_measurements import NodeMeasurement
 from seatrial.runs.ledger.ledger import Ledger
 from seatrial.runs.status.attempt_state import NODE_FAULTS, faulty_nodes
-from seatrial.runs.status.container_reasons import node_measurement, preflight_findings
+from seatrial.runs.status.container_reasons import (
+    node_measurement,
+    preflight_findings,
+    why_not_running,
+)
 from seatrial.runs.status.observe import FoundJob, Observed
 from seatrial.runs.status.pending_reasons import reasons
 from seatrial.runs.status.status import age, status_of
@@ -237,6 +241,19 @@ def test_a_container_that_was_killed_for_memory_or_crashed_says_so() -> None:
         assert "aB3" not in crash.rule
     # Saved and ended on request: the operator starts it again, nothing is wrong.
     assert not [f for f in reasons(observed(ended(exitCode=75))) if f.severity is Severity.ERROR]
+
+
+def test_a_sidecar_that_was_stopped_after_training_is_no_fault() -> None:
+    pod = pod_of(JOB, 0, phase="Succeeded")
+    pod["spec"]["initContainers"] = [{"name": "tcpxo-daemon", "restartPolicy": "Always"}]
+    killed = {"name": "tcpxo-daemon", "state": {"terminated": {"exitCode": 143}}}
+    done = {"name": "pytorch", "state": {"terminated": {"exitCode": 0}}}
+    pod["status"] |= {"initContainerStatuses": [killed], "containerStatuses": [done]}
+    assert list(why_not_running(pod, [])) == []
+    pod["status"]["containerStatuses"] = [{"name": "pytorch", "state": {"running": {}}}]
+    (found,) = why_not_running(pod, [])
+    assert found.code == RunCode.CRASH
+    assert "tcpxo-daemon" in found.rule
 
 
 def test_a_pod_that_lost_its_node_is_told_as_a_warning() -> None:

@@ -60,6 +60,18 @@ def test_a_good_node_is_passed_and_left_as_it_was(node: Expected) -> None:
     assert list(Path(node.directory).iterdir()) == []
 
 
+def test_a_topology_file_that_is_not_there_fails_the_node(
+    node: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "topology.xml"
+    monkeypatch.setenv("NCCL_TOPO_FILE", str(there))
+    (found,) = look(node)
+    assert found.code == PreflightCode.TOPOLOGY
+    assert str(there) in found.rule
+    there.write_text("<system/>")
+    assert look(node) == []
+
+
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [

@@ -457,6 +457,7 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Overrides]]] = {
     PlanCode.SEQUENCE_PARALLEL: _sequence,
     PlanCode.CONTEXT: _sequence,
     PlanCode.ACROSS_NODES: _across,
+    PlanCode.NODE_LINKS: _across,
     PlanCode.BATCH: _batch,
     PlanCode.INTERLEAVED_BATCH: _batch,
     PlanCode.NO_FIT: _memory,

@@ -10,6 +10,9 @@ from seatrial.checks.rules.environment_variables import without_variable
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.engine import RunProblem
 from seatrial.engines.registry import ENGINES
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.environment import COLLNET, reduces_in_switches
 
 OPTION = "engine.options."
 VARIABLE = "cluster.env."
@@ -47,7 +50,38 @@ def of_engine(situation: Situation) -> Iterator[Checked]:
         yield _checked(situation, problem)
 
 
+def sharp(situation: Situation) -> Iterator[Checked]:
+    """Report that the spec's SHARP option contradicts NCCL_COLLNET_ENABLE."""
+    option = ENGINES[situation.spec.engine.name].sharp_option
+    written = {name.replace("_", "-"): name for name in situation.spec.engine.options}
+    if not situation.in_pods or not option or option not in written:
+        return
+    scene = scene_of(situation.plan, situation.catalog, Attempt())
+    name, fabric = written[option], situation.plan.machines.fabric
+    in_switches, value = reduces_in_switches(scene), situation.spec.engine.options[name]
+    if in_switches == bool(value):
+        return
+    title = ENGINES[situation.spec.engine.name].title
+    if in_switches:
+        rule = f"{title} ignores {COLLNET}=1 on {fabric} unless {option} is set: the switches "
+        rule += "would not reduce the gradients."
+        fix = f"Remove the option: Seatrial sets {option} on this fabric."
+    else:
+        rule = f"{option} lets the InfiniBand switches reduce the gradients (SHARP), but {fabric} "
+        rule += f"sets neither {COLLNET} nor the variables of SHARP's plugin."
+        fix = "Remove the option. To use SHARP on AKS, set cluster.fabric=infiniband-sharp."
+    yield situation.warning(
+        CheckCode.SHARP,
+        f"{OPTION}{name}",
+        rule,
+        fix,
+        str(value).lower(),
+        proposed(_without_option(situation, option)),
+    )
+
+
 RULES = (
+    static(CheckCode.SHARP, look=sharp),
     static(
         CheckCode.CONNECTIONS,
         CheckCode.ENGINES_OWN,

@@ -161,8 +161,6 @@ def unused_fabric(situation: Situation) -> Iterator[Checked]:
     # A profile may offer no other network for a node type.
     if machines.fabric != "none" or node.fabric == "none" or machines.nodes == 1:
         return
-    if situation.catalog.fabric(node.fabric).daemon:
-        return
     devices = f"{node.nics} {node.fabric} adapters" if node.nics else f"{node.fabric} network"
     yield situation.warning(
         CheckCode.UNUSED_FABRIC,

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the environment that pods need: buckets, servers, volume owner, architecture."""
+"""Rules about the environment that pods need: namespace, buckets, servers, volumes, architecture."""
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from seatrial.checks.rule import Checked, Situation, proposed, static
 from seatrial.checks.rules.paths import mount_of
@@ -12,6 +13,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.security import user_of
+from seatrial.spec.cluster import Operator
 
 BUCKETS = ("s3://", "gs://", "abfs://", "abfss://", "az://")
 KEYS = re.compile(r"AWS_|AZURE_|GOOGLE_|GCS_|FSSPEC_")
@@ -122,7 +124,27 @@ def other_processor(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def no_auto_resume(situation: Situation) -> Iterator[Checked]:
+    """Report a namespace in which the cluster does not replace the faulty nodes of a job."""
+    machines, namespace = situation.plan.machines, situation.spec.cluster.namespace
+    profile = situation.catalog.profile(machines.profile)
+    patterns = profile.auto_resume_namespaces
+    if machines.operator is not Operator.PYTORCHJOB or not (profile.auto_resume and patterns):
+        return
+    if not any(fnmatchcase(namespace, pattern) for pattern in patterns):
+        yield situation.warning(
+            CheckCode.NO_AUTO_RESUME,
+            "cluster.namespace",
+            f"{profile.title} replaces faulty nodes of a PyTorchJob only in the namespaces "
+            f"{' and '.join(patterns)}: in {namespace}, a node failure stops the run.",
+            f"Use such a namespace, for example hyperpod-{namespace}, or HyperPod's own operator: "
+            "cluster.operator=hyperpod-pytorchjob.",
+            namespace,
+        )
+
+
 RULES = (
+    static(CheckCode.NO_AUTO_RESUME, look=no_auto_resume),
     static(CheckCode.NO_IDENTITY, look=no_identity),
     static(CheckCode.NO_DIRECTORY, look=no_directory),
     static(CheckCode.NOT_WRITABLE, look=not_writable),

@@ -147,6 +147,9 @@ class MegatronEngine(Engine):
     checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
     signals = SIGNALS
+    # The engine deletes NCCL_COLLNET_ENABLE at startup, and sets it again only for this option
+    # (megatron/core/parallel_state.py, initialize_model_parallel).
+    sharp_option = "use-sharp"
     blend_option = "data-args-path"
     rank_timeout_option = "distributed-timeout-minutes"
     vocab_multiple = VOCAB_MULTIPLE

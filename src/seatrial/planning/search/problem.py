@@ -48,6 +48,8 @@ class SearchProblem:
     """The GPUs and their interconnect; None on a host without GPUs."""
     hidden_dropout: bool = False
     """True if there is dropout on the residual stream."""
+    groups_within_node: bool = False
+    """True if tensor, context and expert parallel groups must not span nodes."""
 
     @property
     def output_layers(self) -> float:
@@ -118,6 +120,7 @@ def problem_of(basis: Basis) -> SearchProblem:
         limits=basis.limits,
         hardware=hardware_of(machines, training.precision, basis.catalog),
         hidden_dropout=training.hidden_dropout > 0,
+        groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
     )
 
 
@@ -144,6 +147,9 @@ def hardware_of(machines: Machines, precision: Precision, catalog: Catalog) -> H
     if not machines.accelerator:
         return None
     node = catalog.node_type(machines.node_type)
+    if node.links_nodes:
+        # Pods do not get NVLink between nodes (layout_rules.check_node_links).
+        node = node.model_copy(update={"link_domain_gpus": node.gpus})
     return hardware(
         machines.accelerator, catalog.accelerator(machines.accelerator), node, precision
     )

@@ -75,9 +75,17 @@ def shapes(problem: SearchProblem, sharding: Sharding) -> Iterator[Shape]:
                     layout = Layout(
                         tp_size=tp, cp_size=cp, pp_size=pp, ep_size=ep, etp_size=etp
                     ).spread_over(problem.world_size)
+                    if _spans_nodes(problem, layout):
+                        continue
                     for own, stages in _staged(problem, layout, output):
                         chunked = replace(layout, vp_size=len(stages[0].chunks))
                         yield Shape(chunked, stages, *own, split, sharding)
+
+
+def _spans_nodes(problem: SearchProblem, layout: Layout) -> bool:
+    """Return True if a group of the layout needs NVLink between nodes."""
+    rule = partial(layout_rules.check_node_links, layout=layout, per_node=problem.per_node)
+    return problem.groups_within_node and not holds(rule)
 
 
 def tensor_parallel_sizes(problem: SearchProblem) -> list[int]:

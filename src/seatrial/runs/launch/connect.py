@@ -19,6 +19,7 @@ from seatrial.rendering.render import Part, Rendering, render
 from seatrial.rendering.rules import Place
 from seatrial.rendering.train_job import NEWEST, TrainerApi, trainer_api
 from seatrial.runs.launch.diff import Comparison, compare
+from seatrial.runs.launch.kubernetes import gang_in
 from seatrial.runs.namespace import Site, Tell
 from seatrial.spec.cluster import Operator
 
@@ -134,11 +135,12 @@ def compared(
     """Return what applying the manifests of a plan would change, without changing it."""
     fit = fitting(site, plan, catalog, place)
     newest = site.ledgers.read(fit.spec.name).newest
-    attempt = Attempt(code_digest=own_digest())
+    attempt = Attempt(code_digest=own_digest(), gang=gang_in(site, fit))
     if newest is not None:
         # Use the number of the current attempt, so that it is not a difference.
         number, excluded = newest.number, newest.excluded_nodes
-        attempt = Attempt(number, excluded, own_digest(), newest.submission)
+        gang = newest.gang_choice or attempt.gang
+        attempt = Attempt(number, excluded, own_digest(), newest.submission, gang)
     made = render(fit, catalog, part, attempt, place)
     return compare(site, made), made
 

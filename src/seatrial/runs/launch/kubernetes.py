@@ -8,19 +8,22 @@ only once.
 """
 
 import json
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from seatrial.cluster import objects
+from seatrial.cluster.discovery import serves
 from seatrial.cluster.errors import ClusterError, ConflictError, DeniedError
-from seatrial.cluster.kinds import CONFIG_MAP, POD, kind_of
+from seatrial.cluster.kinds import CONFIG_MAP, LOCAL_QUEUE, POD, kind_of
+from seatrial.cluster.transport import Json
 from seatrial.codes.cluster import ClusterCode
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.naming import older_part_name, part_name
 from seatrial.planning.plan import Plan
-from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.attempt import Attempt, GangChoice, own_digest
+from seatrial.rendering.gang import LOCAL_QUEUES, POD_GROUPS, choose_gang, is_open
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.render import Part, Rendering, render
@@ -31,7 +34,13 @@ from seatrial.runs.launch.differences import FieldDifference, differences
 from seatrial.runs.launch.launcher import TRIES, Submitted, Wanted
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, End, utc
 from seatrial.runs.namespace import Site
-from seatrial.runs.objects import create_or_apply, delete_older_names, is_own, taken_names
+from seatrial.runs.objects import (
+    POD_GROUP_KINDS,
+    create_or_apply,
+    delete_older_names,
+    is_own,
+    taken_names,
+)
 from seatrial.runs.ownership import not_ours
 from seatrial.runs.status.attempt_state import (
     end_of_attempt,
@@ -43,6 +52,8 @@ from seatrial.runs.status.observe import Observed, find_job, observe, refuse_for
 from seatrial.runs.stop import end_job, wait_for_earlier_pods
 from seatrial.storage.state_files import DamagedError, parse_json
 
+LOCAL_QUEUE_VERSIONS = ("v1beta2", "v1beta1")
+"""Versions of Kueue's API. Since 0.15 it serves v1beta2, and will drop v1beta1."""
 UNSEEN = "must be created before"
 """Part of the error from Trainer's webhook for a runtime that it cannot see yet."""
 SEEN_SECONDS = 10.0
@@ -83,9 +94,10 @@ class ClusterBackend:
 
     def refuse_unfit(self, wanted: Wanted) -> None:
         """Reject plans that cannot be rendered, missing permissions, and names that are taken."""
-        first = _rendered(wanted, Attempt(code_digest=own_digest()))
+        gang = gang_in(self.site, wanted.plan)
+        first = _rendered(wanted, Attempt(code_digest=own_digest(), gang=gang))
         refuse_denied(self.site, first)
-        taken = taken_names(self.site, wanted.plan, first.manifests)
+        taken = taken_names(self.site, wanted.plan, first.manifests, gang.scheduler)
         if taken:
             raise FindingsError(taken)
 
@@ -143,7 +155,9 @@ class ClusterBackend:
     def submit(self, wanted: Wanted, record: AttemptRecord, *, is_begun: bool) -> Submitted | None:
         """Record the attempt in the ledger and create its objects, the job last."""
         site, run, number = self.site, wanted.plan.spec.name, record.number
-        attempt = Attempt(number, record.excluded_nodes, own_digest(), record.submission)
+        gang = record.gang_choice or gang_in(site, wanted.plan)
+        record = replace(record, gang=str(gang.scheduler), queue=gang.queue)
+        attempt = Attempt(number, record.excluded_nodes, own_digest(), record.submission, gang)
         made = _rendered(wanted, attempt)
         if not is_begun:
             site.ledgers.add(run, record)
@@ -158,7 +172,8 @@ class ClusterBackend:
         if not is_ours:
             return None
         kind, count = str(made.manifests[-1]["kind"]), len(made.manifests)
-        return Submitted(kind, count, tuple(made.findings))
+        selected = str(gang) if is_open(wanted.plan) else ""
+        return Submitted(kind, count, tuple(made.findings), selected)
 
     def outrun(self, run: str) -> ClusterError:
         """Return the conflict after the last try."""
@@ -168,6 +183,37 @@ class ClusterBackend:
             f"other launches of this run interfered {TRIES} times in a row.",
             "Check seatrial status, then launch again.",
         )
+
+
+def gang_in(site: Site, plan: Plan) -> GangChoice:
+    """Choose the gang scheduler for a plan by what the cluster serves."""
+    if not is_open(plan):
+        return choose_gang(plan, lambda _: False, ())
+    queues = _local_queues(site)
+    kinds = {POD_GROUPS[gang]: kind for gang, kind in POD_GROUP_KINDS.items()}
+    return choose_gang(
+        plan,
+        lambda name: bool(queues) if name == LOCAL_QUEUES else serves(site.api, kinds[name]),
+        queues,
+    )
+
+
+def _local_queues(site: Site) -> list[str]:
+    """Return Kueue's active queues in the namespace; empty if there is no Kueue or no access."""
+    for version in LOCAL_QUEUE_VERSIONS:
+        kind = replace(LOCAL_QUEUE, version=version)
+        if not serves(site.api, kind):
+            continue
+        with suppress(DeniedError):
+            found, _ = objects.list_all(site.api, kind, site.namespace)
+            active = [each for each in found if _is_active(each)]
+            return sorted(str(each["metadata"]["name"]) for each in active)
+        return []
+    return []
+
+
+def _is_active(queue: Json) -> bool:
+    return (queue.get("spec") or {}).get("stopPolicy") in (None, "None")
 
 
 def _rendered(wanted: Wanted, attempt: Attempt) -> Rendering:

@@ -52,6 +52,8 @@ class Launched:
     """Warnings of the renderer."""
     namespace: str = ""
     """The namespace in the cluster. Empty on this host."""
+    gang: str = ""
+    """The gang scheduler that the launch selected for `gang: auto`. Empty if it selected none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Submitted:
     """The number of applied objects."""
     findings: tuple[Finding, ...] = ()
     """Warnings of the renderer."""
+    gang: str = ""
+    """The gang scheduler that was selected for `gang: auto`. Empty if none was."""
 
 
 class LaunchBackend[Found: FoundAttempts](Protocol):
@@ -162,6 +166,7 @@ def _launch_held[Found: FoundAttempts](
                     record.excluded_nodes,
                     (*made.findings, *damage),
                     where,
+                    made.gang,
                 )
     raise backend.outrun(run)
 

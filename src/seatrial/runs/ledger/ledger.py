@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from seatrial.codes.runs import RunCode
 from seatrial.findings import Finding, Severity, Where
+from seatrial.rendering.attempt import GangChoice, GangScheduler
 from seatrial.secrets.redaction import redact
 from seatrial.storage.state_files import DamagedError, decode, parse_json
 
@@ -50,10 +51,21 @@ class AttemptRecord:
     """The reason for the outcome."""
     faulty_nodes: tuple[str, ...] = ()
     """Nodes that failed the preflight check. The next attempt avoids them."""
+    gang: str = ""
+    """The gang scheduler that the launch used, such as `kueue`; empty in older ledgers and on this
+    host."""
+    queue: str = ""
+    """Kueue's local queue; empty for other gang schedulers."""
 
     def __post_init__(self) -> None:
         """Redact the reason, which may quote a pod or the cluster."""
         object.__setattr__(self, "reason", redact(self.reason))
+
+    @property
+    def gang_choice(self) -> GangChoice | None:
+        """The gang scheduler for rendering; None if the record has none."""
+        known = self.gang in set(GangScheduler)
+        return GangChoice(GangScheduler(self.gang), self.queue) if known else None
 
     def to_text(self) -> str:
         """Return the record as one line of JSON."""

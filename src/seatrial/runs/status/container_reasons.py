@@ -57,7 +57,8 @@ def why_not_running(pod: Json, events: list[Json]) -> Iterator[Finding]:
     yield from _taken_away(pod)
     for container in container_statuses(pod):
         yield from _waiting(pod, container)
-        yield from _ended(pod, container)
+        if not _is_stopped_sidecar(pod, container):
+            yield from _ended(pod, container)
     yield from _mount_trouble(pod, events)
 
 
@@ -169,6 +170,18 @@ def _pull_fix(said: str) -> str:
     if "no such host" in low or "timeout" in low or "refused" in low:
         return "Nodes cannot reach the registry: check DNS, proxy and egress, or use a mirror."
     return "Check cluster.image and cluster.image_pull_secret."
+
+
+def _is_stopped_sidecar(pod: Json, container: Json) -> bool:
+    """True for a sidecar, such as a fabric's daemon, that the kubelet stopped after training."""
+    sidecars = {
+        each["name"]
+        for each in pod["spec"].get("initContainers") or ()
+        if each.get("restartPolicy") == "Always"
+    }
+    states = (pod.get("status") or {}).get("containerStatuses") or ()
+    ended = states and all("terminated" in (each.get("state") or {}) for each in states)
+    return bool(ended) and container["name"] in sidecars
 
 
 def _ended(pod: Json, container: Json) -> Iterator[Finding]:

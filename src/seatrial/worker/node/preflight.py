@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial.worker.node.preflight`: check a node before training starts.
 
-Checks GPUs, fabric devices, shared memory, the volume and its free space. Then measures the node,
-and all nodes together: clocks, a shared file, devices, links, an all-reduce. Prints problems as
-findings, and writes them with the measurements to the container's termination log, so that the
-pod's status contains them, and to the node's history in the run's directory. The exit code is 0
-without findings and 1 with findings. Without torch, it measures only the volume, clocks and
-versions.
+Checks GPUs, fabric devices, NCCL's topology file, shared memory, the volume and its free space.
+Then measures the node, and all nodes together: clocks, a shared file, devices, links, an
+all-reduce. Prints problems as findings, and writes them with the measurements to the container's
+termination log, so that the pod's status contains them, and to the node's history in the run's
+directory. The exit code is 0 without findings and 1 with findings. Without torch, it measures only
+the volume, clocks and versions.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from seatrial.worker.settings import ATTEMPT, EVENTS, LOOPBACK
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """The container's termination message, which Kubernetes adds to the pod's status."""
+TOPOLOGY_FILE = "NCCL_TOPO_FILE"
 GPU_GLOB = "/dev/nvidia[0-9]*"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (the pod's own)
 TOGETHER_SECONDS = 900
@@ -89,6 +90,7 @@ def look(expected: Expected) -> list[Finding]:
     """Check this node alone."""
     return [
         *_devices(expected),
+        *_topology_file(),
         *_memory(expected.shared_memory_gib),
         *_volume(expected),
     ]
@@ -111,6 +113,19 @@ def _devices(expected: Expected) -> Iterator[Finding]:
             f"{seen} of {expected.device_count} devices {expected.devices} are present.",
             "Check that the fabric's device plugin runs on the node and that its driver is loaded.",
             seen,
+        )
+
+
+def _topology_file() -> Iterator[Finding]:
+    """Check NCCL's topology file. Without it, NCCL logs a line and may use distant adapters."""
+    path = os.environ.get(TOPOLOGY_FILE, "")
+    if path and not Path(path).is_file():
+        yield finding(
+            PreflightCode.TOPOLOGY,
+            f"{TOPOLOGY_FILE} is {path}, and the container has no such file.",
+            f"Remove {TOPOLOGY_FILE} from cluster.env and render the manifests again, or add the "
+            "file to the image.",
+            path,
         )
 
 

@@ -61,6 +61,9 @@ def pod_security(situation: Situation) -> Iterator[Checked]:
     needs = []
     if level in ("baseline", "restricted") and scene.fabric.rdma:
         needs.append("the IPC_LOCK capability (RDMA locks memory)")
+    daemon = scene.fabric.daemon
+    if level in ("baseline", "restricted") and daemon is not None:
+        needs.append(f"host directories and the capabilities of the {daemon.name} container")
     if level == "restricted" and user_of(scene) == 0:
         needs.append("to run as root (only root gets the capability)")
     if needs:

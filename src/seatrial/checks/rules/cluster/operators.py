@@ -4,13 +4,15 @@
 
 from collections.abc import Iterator
 
-from seatrial.checks.cluster.demand import cluster_of
+from seatrial.checks.cluster.demand import cluster_of, namespace_of
 from seatrial.checks.cluster.facts import Controller, Subject
 from seatrial.checks.facts import shown, version
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
 from seatrial.codes.cluster_checks import SiteCode
+from seatrial.rendering.attempt import GangScheduler
+from seatrial.rendering.gang import POD_GROUPS, choose_gang, is_open
 from seatrial.rendering.train_job import NEWEST, trainer_api
-from seatrial.spec.cluster import Gang, Operator
+from seatrial.spec.cluster import Operator
 
 DEFINITIONS = {
     Operator.PYTORCHJOB: ("pytorchjobs.kubeflow.org", "v1"),
@@ -28,11 +30,6 @@ OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
 """The oldest releases that the manifests are tested against (docs: cluster tests)."""
 NEEDED = (1, 29)
 """The first Kubernetes version with backoffLimitPerIndex enabled by default."""
-GANGS = {
-    Gang.VOLCANO: "podgroups.scheduling.volcano.sh",
-    Gang.COSCHEDULING: "podgroups.scheduling.x-k8s.io",
-}
-"""The CRD of each gang scheduler."""
 FIELD = "cluster.operator"
 
 
@@ -209,7 +206,7 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
 def no_gang(situation: Situation) -> Iterator[Checked]:
     """Report a gang scheduler that is not installed."""
     gang = situation.spec.cluster.gang
-    name = GANGS.get(gang)
+    name = POD_GROUPS.get(gang)
     if name is not None and not cluster_of(situation).serves(name):
         yield situation.error(
             SiteCode.NO_GANG,
@@ -222,6 +219,28 @@ def no_gang(situation: Situation) -> Iterator[Checked]:
         )
 
 
+def auto_gang(situation: Situation) -> Iterator[Checked]:
+    """Report a cluster that offers nothing for `gang: auto`."""
+    facts, namespace, plan = cluster_of(situation), namespace_of(situation), situation.plan
+    queues = [q.name for q in facts.local_queues if q.namespace == namespace and not q.stopped]
+    if not is_open(plan):
+        return
+    if choose_gang(plan, facts.serves, queues).scheduler is not GangScheduler.NONE:
+        return
+    several = f" The namespace has the queues {', '.join(queues)}." if len(queues) > 1 else ""
+    yield situation.warning(
+        SiteCode.AUTO_GANG,
+        "cluster.gang",
+        "the cluster offers no gang scheduler that gang: auto can select: the "
+        f"{plan.machines.nodes} pods start one by one, and hold their GPUs while they wait for "
+        f"the others.{several}",
+        "Set cluster.queue to a Kueue queue, install coscheduling or Volcano, or accept this with "
+        "cluster.gang=none.",
+        situation.spec.cluster.gang,
+        proposed(f"cluster.queue={queues[0]}" if queues else "cluster.gang=none"),
+    )
+
+
 RULES = (
     of_cluster(SiteCode.NOT_SERVED, look=not_served),
     of_cluster(SiteCode.NOT_RUNNING, look=not_running),
@@ -230,4 +249,5 @@ RULES = (
     of_cluster(SiteCode.OLD_KUBERNETES, look=old_kubernetes),
     of_cluster(SiteCode.NO_KIND, look=no_kind),
     of_cluster(SiteCode.NO_GANG, look=no_gang),
+    of_cluster(SiteCode.AUTO_GANG, look=auto_gang),
 )
