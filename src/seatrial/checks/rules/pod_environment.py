@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the environment that pods need: namespace, buckets, servers, volumes, architecture."""
+"""Rules about the environment that pods need: namespace, buckets, servers, volumes, CPUs."""
 
 import re
 from collections.abc import Iterator
