@@ -67,9 +67,7 @@ class DataSource(SpecModel):
     name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")
     """Short name (lower-case letters, digits, `.`, `_`, `-`); defaults to one from the address."""
     from_: Address | None = Field(default=None, alias="from", min_length=1)
-    """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`.
-
-    A file whose name ends in `.list` lists inputs, one per line, relative to its own directory."""
+    """Raw text: a path, `hf://datasets/OWNER/NAME@REVISION`, `s3://`, `abfs://`, `az://`, `gs://`."""
     prepared: Address | None = Field(default=None, validate_default=True, min_length=1)
     """Prepared data: a `.bin`/`.idx` pair without extension, or a directory with MDS splits."""
     weight: PositiveFloat | None = None
@@ -77,8 +75,7 @@ class DataSource(SpecModel):
     files: str | None = None
     """Glob of the files to read, below the address; defaults to all known formats."""
     format: SourceFormat = SourceFormat.AUTO
-    """Storage format of the documents. Any format but Parquet can be compressed: `.gz`, `.zst`,
-    `.xz`, `.bz2`, `.lz4`."""
+    """Storage format of the documents."""
     text_field: str = "text"
     """Field of a document that contains its text."""
     domain_field: str | None = None
