@@ -184,3 +184,16 @@ def test_the_layout_of_oscar(tmp_path: Path) -> None:
     outcome = prepare(plan(spec), InlineDriver())
     assert [file.name for file in outcome.record.files] == ["s-de-00000", "s-fr-00000"]
     assert [file.documents for file in outcome.record.files] == [2, 2]
+
+
+def test_the_layout_of_older_releases_of_oscar(tmp_path: Path) -> None:
+    # Text with blank lines between documents, next to metadata and checksums.
+    options = {"files": "de/de*.txt.gz", "format": "text-paragraphs"}
+    spec = spec_of(tmp_path, [], options)
+    folder = tmp_path / "corpus" / "de"
+    folder.mkdir()
+    (folder / "de_part_1.txt.gz").write_bytes(packed(b"eins\nzwei\n\ndrei\n", "x.gz"))
+    (folder / "de_meta_part_1.jsonl.gz").write_bytes(packed(b'{"headers": {}}\n', "x.gz"))
+    (folder / "de_sha256.txt").write_text("0" * 64)
+    outcome = prepare(plan(spec), InlineDriver())
+    assert [file.documents for file in outcome.record.files] == [2]
