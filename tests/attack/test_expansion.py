@@ -29,7 +29,6 @@ from seatrial.planning.plan import Plan
 from seatrial.rendering.commands import SUPERVISION
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.data_jobs import (
-    TaskListPlace,
     assembly_job,
     indexed_job,
     listing_job,
@@ -233,17 +232,17 @@ def beside(one: Rendered) -> dict[str, tuple[Manifest, list[str] | None]]:
     prepare = [PYTHON, "-m", "seatrial", "data", "prepare", spec]
     # No command line has what no field takes.
     text = "a" if any(map(one.case.text.__contains__, UNUSABLE)) else one.case.text
-    tasks = f"/{text}/tasks.jsonl"
+    at, pods = one.plan.data_location, one.plan.spec.cluster.preparation.pods
     words = ("checkpoints", "list", f"/{text}", text)
     read = [PYTHON, "-m", "seatrial", *words]
     ray = ray_job(scene)["spec"]["rayClusterSpec"]
     jobs = {
         "tasks": (
-            indexed_job(scene, TaskListPlace(tasks, 3)),
-            [PYTHON, "-m", "seatrial.dataprep.drivers.single", f"--list={tasks}"],
+            indexed_job(scene),
+            [PYTHON, "-m", "seatrial.dataprep.drivers.single", f"--at={at}", f"--workers={pods}"],
         ),
         "listing": (listing_job(scene), [*prepare, "--list-only", "--json"]),
-        "assembly": (assembly_job(scene), [*prepare, "--json"]),
+        "assembly": (assembly_job(scene), [*prepare, "--driver=pods", "--json"]),
     }
     return {
         **{name: (job["spec"]["template"], argv) for name, (job, argv) in jobs.items()},

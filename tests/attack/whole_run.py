@@ -9,7 +9,6 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
-from seatrial.rendering.data_jobs import TaskListPlace, assembly_job, indexed_job, listing_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.reader_pod import VolumeCommand, reader_pod
 from seatrial.rendering.render import Part, render
@@ -43,8 +42,8 @@ def whole_plan(operator: str, name: str, namespace: str, *overrides: str) -> Pla
 def namespaced_manifests(plan: Plan) -> list[Manifest]:
     """All that commands write to the namespace of the run, jobs of data and pods included."""
     scene = scene_of(plan, CATALOG, Attempt())
-    made = [each for part in (Part.RUN, Part.DATA) for each in _rendered(plan, part)]
-    made += [listing_job(scene), assembly_job(scene), indexed_job(scene, TaskListPlace("x", 1))]
+    parts = (Part.RUN, Part.DATA, Part.DATA_RAY)
+    made = [each for part in parts for each in _rendered(plan, part)]
     return [*made, reader_pod(scene, VolumeCommand(("checkpoints", "list")), "0" * 8)]
 
 

@@ -328,7 +328,7 @@ DEFECTS = (
         "RayJob",
         SCHEMA,
         lambda m: _workers(m).pop("template"),
-        part=Part.DATA,
+        part=Part.DATA_RAY,
     ),
     Defect(
         "a parameter of Ray that is a number",
@@ -337,7 +337,7 @@ DEFECTS = (
         lambda m: m["spec"]["rayClusterSpec"]["headGroupSpec"]["rayStartParams"].update(
             {"num-cpus": 0}
         ),
-        part=Part.DATA,
+        part=Part.DATA_RAY,
     ),
     Defect(
         "a way of access that is no list",

@@ -13,8 +13,6 @@ from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.context import scene_of
-from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
 from seatrial.sdk.plan import load_plan
@@ -44,7 +42,6 @@ ATTEMPTS = (
     Attempt(2, ("node-a", "node-b"), f"sha256:{'0' * 64}"),
 )
 """A first submission, and one that stays off nodes."""
-TASKS = TaskListPlace("/data/corpus/work/0123456789ab/tasks.jsonl", 100)
 
 
 @dataclass(slots=True)
@@ -96,7 +93,6 @@ def _manifests(plan: Plan, attempt: Attempt, *, whole: bool) -> Iterator[Manifes
         return
     for part in Part:
         yield from render(plan, CATALOG, part, attempt).manifests
-    yield indexed_job(scene_of(plan, CATALOG, attempt), TASKS)
 
 
 def _of_release(plan: Plan, releases: ReleaseSet) -> Plan:

@@ -68,6 +68,7 @@ class DriverChoice(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
+    PODS = "pods"
 
 
 Where = Annotated[
@@ -103,7 +104,7 @@ def prepare(
         int | None, typer.Option(min=1, help="Parallel processes. Default: one per core.")
     ] = None,
     on: Annotated[
-        RemotePlace, typer.Option(help="Run here, or in the cluster with one pod per task.")
+        RemotePlace, typer.Option(help="Run here, or in pods on the cluster.")
     ] = RemotePlace.HERE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",

@@ -29,6 +29,8 @@ class InputCode(StrEnum):
     """All sources together contain no text."""
     LOST = "ST-INPUT-016"
     """A line in a file is neither a document nor listed as bad: a bug in Seatrial."""
+    ARCHIVE = "ST-INPUT-017"
+    """A tar archive is truncated or corrupt, or has a member that cannot be read."""
     AUDIT = "ST-INPUT-020"
     """The fast tokenizer and the reference tokenizer produced different tokens."""
 

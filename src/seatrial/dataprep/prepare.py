@@ -20,7 +20,7 @@ from seatrial.dataprep.drivers.driver import (
     PendingJob,
     usable_cores,
 )
-from seatrial.dataprep.drivers.local import LocalDriver
+from seatrial.dataprep.drivers.local import LocalDriver, PodsDriver
 from seatrial.dataprep.drivers.ray import RayDriver
 from seatrial.dataprep.inputs.access import list_inputs
 from seatrial.dataprep.inputs.local import require_local
@@ -145,7 +145,13 @@ def driver_of(name: str, workers: int | None) -> Driver:
     if name not in tuple(DriverName):
         raise UsageError(f"there is no driver {name!r}. Use one of: {', '.join(DriverName)}.")
     count = workers or usable_cores()
-    return RayDriver(count) if name == DriverName.RAY else LocalDriver(count)
+    match DriverName(name):
+        case DriverName.RAY:
+            return RayDriver(count)
+        case DriverName.PODS:
+            return PodsDriver(count)
+        case DriverName.LOCAL:
+            return LocalDriver(count)
 
 
 def wanted_cuts(plan: Plan) -> list[Cut]:

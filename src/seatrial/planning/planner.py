@@ -107,7 +107,7 @@ def plan_run(
         length=length,
         schedule=schedule,
         save_every_steps=0 if every == AUTO else int(every),
-        checkpoint_location=resolution.location("checkpoints.location", "checkpoints"),
+        checkpoint_location=_checkpoint_location(resolution),
         data_location=resolution.location("data.location", "data"),
         origins=resolution.origins(choices),
         findings=tuple(resolution.report.findings),
@@ -118,6 +118,13 @@ def plan_run(
         spec = fill(spec, {SAVES: saves})
         plan = replace(plan, spec=spec, save_every_steps=saves, origins=origins)
     return PlannedRun(plan, choices, basis, calibration, outcome, searched)
+
+
+def _checkpoint_location(resolution: LayoutResolution) -> str:
+    """Return where to save; a benchmark must not leave checkpoints that the run would resume."""
+    usual = resolution.location("checkpoints.location", "checkpoints")
+    is_benchmark = resolution.spec.training.benchmark_steps is not None
+    return f"{usual.rstrip('/')}-benchmark" if is_benchmark else usual
 
 
 def _chooser(basis: Basis, calibration: "Calibration | None") -> "LayoutChooser":

@@ -1,27 +1,35 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Data preparation on the cluster: an Indexed Job over a frozen task list, or a RayJob.
+"""Data preparation on the cluster: three Jobs, or a RayJob.
 
 Both produce the same bytes: the same kernel runs each task, and the task's record decides (ADR 7).
+The Jobs can start in any order: the workers wait for the task list, and the last Job waits for the
+workers. `data prepare --on kubernetes` submits the same Jobs one after the other.
 """
 
 import shlex
-from dataclasses import dataclass
 
+from seatrial.hashing import digest
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, identity, plain, with_secrets
 from seatrial.rendering.expansion import Command, Option
 from seatrial.rendering.manifest import Manifest, manifest
-from seatrial.rendering.names import Component, labels, metadata
+from seatrial.rendering.names import Component, labels, metadata, spec_digest
 from seatrial.rendering.pod import account_parts, identity_labels
 from seatrial.rendering.resources import quantity, small_resources
 from seatrial.rendering.scheduling import queue_labels
 from seatrial.rendering.security import container_security, pod_security, user_of
-from seatrial.rendering.spec_config import DIRECTORY, FILE, catalog_environment, spec_mount
+from seatrial.rendering.spec_config import (
+    DATA_PART,
+    DIRECTORY,
+    FILE,
+    catalog_environment,
+    spec_mount,
+)
 from seatrial.rendering.volumes import Mount, scratch_mount, secret_mounts, storage_mount
 
 TASKS = "data"
-"""Name part of the job that runs all tasks, one pod each."""
+"""Name part of the job that runs all tasks."""
 LISTING = "data-list"
 """Name part of the job that freezes the task list."""
 ASSEMBLY = "data-end"
@@ -36,23 +44,28 @@ KEEP_SECONDS = 7 * 86_400
 """How long a finished job and its pods are kept for inspection."""
 RAY_VERSION = "2.60.0"
 """The Ray version in the data preparation image."""
+INPUTS = "seatrial.dev/inputs-digest"
+"""The annotation with the digest of a job's inputs: spec, image and command."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskListPlace:
-    """A frozen task list."""
+def jobs(scene: Scene) -> list[Manifest]:
+    """Return the three jobs of a preparation, in order: list, run the tasks, assemble."""
+    made = [listing_job(scene), indexed_job(scene), assembly_job(scene)]
+    spec = spec_digest(scene.plan.spec)
+    for job in made:
+        inputs = digest({"spec": spec, "job": job["spec"]})
+        job["metadata"] |= {"annotations": {INPUTS: inputs}}
+    return made
 
-    address: str
-    """The path of `tasks.jsonl` inside pods."""
-    tasks: int
 
-
-def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
-    """Return a job with one pod per task. Retries failed tasks, except those with bad input."""
+def indexed_job(scene: Scene) -> Manifest:
+    """Return a job whose pods share the tasks. A pod is retried, unless its input is bad."""
     pods = scene.plan.spec.cluster.preparation
-    command = Command(module="seatrial.dataprep.drivers.single", options={"list": work.address})
-    memory = quantity(max(1, pods.memory // pods.cpus >> 20) << 20)
-    template = _pod(scene, command, small_resources("1", memory))
+    command = Command(
+        module="seatrial.dataprep.drivers.single",
+        options={"at": scene.plan.data_location, "workers": pods.pods},
+    )
+    template = _pod(scene, command, small_resources(str(pods.cpus), quantity(pods.memory)))
     template["spec"]["restartPolicy"] = "Never"
     return manifest(
         "batch/v1",
@@ -60,8 +73,8 @@ def indexed_job(scene: Scene, work: TaskListPlace) -> Manifest:
         _metadata(scene),
         spec={
             "completionMode": "Indexed",
-            "completions": work.tasks,
-            "parallelism": min(work.tasks, pods.pods * pods.cpus),
+            "completions": pods.pods,
+            "parallelism": pods.pods,
             "backoffLimitPerIndex": TRIES,
             # One permanently failed task makes the data set incomplete.
             "maxFailedIndexes": 0,
@@ -93,12 +106,12 @@ def listing_job(scene: Scene) -> Manifest:
 
 
 def assembly_job(scene: Scene) -> Manifest:
-    """Return the job that assembles and verifies the output of the tasks."""
-    return _step(scene, ASSEMBLY, {"json": True})
+    """Return the job that waits for the tasks, and assembles and verifies their output."""
+    return _step(scene, ASSEMBLY, {"driver": "pods", "json": True})
 
 
 def _step(scene: Scene, part: str, options: dict[str, Option]) -> Manifest:
-    """Return a job with one pod that runs `data prepare` without running tasks itself."""
+    """Return a job with one pod that runs `data prepare`."""
     pods = scene.plan.spec.cluster.preparation
     resources = small_resources(str(pods.cpus), quantity(pods.memory))
     template = _pod(scene, _prepare_command(options), resources)
@@ -177,7 +190,8 @@ def _metadata(scene: Scene) -> Manifest:
 
 def _mounts(scene: Scene) -> list[Mount]:
     plan = scene.plan
-    return [storage_mount(scene), scratch_mount(), spec_mount(plan), *secret_mounts(scene)]
+    spec = spec_mount(plan, DATA_PART)
+    return [storage_mount(scene), scratch_mount(), spec, *secret_mounts(scene)]
 
 
 def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest:

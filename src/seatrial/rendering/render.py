@@ -15,6 +15,7 @@ from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.hyperpod_job import hyperpod_job
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.names import Component
 from seatrial.rendering.nccl_topology import topology_config
 from seatrial.rendering.pytorch_job import pytorch_job
 from seatrial.rendering.rules import (
@@ -28,7 +29,7 @@ from seatrial.rendering.rules import (
     secrets_in,
     unnamed_place,
 )
-from seatrial.rendering.spec_config import spec_config
+from seatrial.rendering.spec_config import DATA_PART, spec_config
 from seatrial.rendering.train_job import TrainerApi, train_job, trainer_api, training_runtime
 from seatrial.spec.cluster import Operator
 
@@ -41,7 +42,9 @@ class Part(StrEnum):
     RUN = "run"
     """Objects that `launch` submits: the job and its dependencies in the namespace."""
     DATA = "data"
-    """The data preparation."""
+    """The data preparation: the objects that `data prepare --on kubernetes` submits."""
+    DATA_RAY = "data-ray"
+    """The data preparation as a RayJob, for clusters with KubeRay."""
     ADMIN = "admin"
     """Objects that an administrator creates: storage class or volume, and roles."""
 
@@ -77,10 +80,11 @@ def render(
         found += gang_findings(scene, place)
     if part is Part.ADMIN:
         found += class_findings(scene, place)
-    if part is Part.DATA:
-        found += [*ray_findings(scene, place), *data_findings(scene, place)]
-    manifests = {Part.RUN: run_manifests, Part.DATA: data_manifests, Part.ADMIN: admin_manifests}
-    made = tuple(manifests[part](scene))
+    if part is Part.DATA_RAY:
+        found += ray_findings(scene, place)
+    if part in (Part.DATA, Part.DATA_RAY):
+        found += data_findings(scene, place)
+    made = tuple(_MANIFESTS[part](scene))
     _refuse_secrets(made, place)
     return Rendering(part, made, tuple(found))
 
@@ -116,14 +120,23 @@ def job_manifests(scene: Scene) -> list[Manifest]:
 
 
 def data_manifests(scene: Scene) -> list[Manifest]:
-    """Return a RayJob for data preparation, with the volume that it writes to."""
-    made = [spec_config(scene)]
+    """Return the jobs that prepare the data, preceded by the objects that they need."""
+    return [*_needed_for_data(scene), *data_jobs.jobs(scene)]
+
+
+def ray_manifests(scene: Scene) -> list[Manifest]:
+    """Return a RayJob that prepares the data, preceded by the objects that it needs."""
+    return [*_needed_for_data(scene), network.ray_policy(scene), data_jobs.ray_job(scene)]
+
+
+def _needed_for_data(scene: Scene) -> list[Manifest]:
+    # Not the config map of the run: the two may be submitted with different overrides.
+    made = [spec_config(scene, DATA_PART, Component.DATA)]
     if scene.plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))
     if scene.tier is not None:
         made.append(storage.volume_claim(scene.plan, scene.tier))
-    made += [network.network_policies(scene)[0], network.ray_policy(scene)]
-    return [*made, data_jobs.ray_job(scene)]
+    return [*made, network.network_policies(scene)[0]]
 
 
 def admin_manifests(scene: Scene) -> list[Manifest]:
@@ -135,6 +148,14 @@ def admin_manifests(scene: Scene) -> list[Manifest]:
         parameters = dict(plan.spec.cluster.storage.parameters)
         made.append(storage.storage_class(scene.tier, parameters))
     return [*made, access.launcher_role(plan), access.observer_role()]
+
+
+_MANIFESTS = {
+    Part.RUN: run_manifests,
+    Part.DATA: data_manifests,
+    Part.DATA_RAY: ray_manifests,
+    Part.ADMIN: admin_manifests,
+}
 
 
 def _refuse_secrets(manifests: tuple[Manifest, ...], place: Place) -> None:

@@ -152,7 +152,7 @@ def ray_findings(scene: Scene, place: Place) -> list[Finding]:
     inspection, name = RenderInspection(place), _data_image(scene)
     if has_text(scene.plan) and _WITHOUT_RAY.search(name):
         rule = f"a RayJob needs ray[default], which {name} lacks."
-        fix = "Prepare data with seatrial data prepare --on kubernetes, whose Jobs need no Ray."
+        fix = "Use --part data: its Jobs need no Ray. Or build an image with ray[default]."
         inspection.add(RenderCode.IMAGE, DATA_IMAGE, rule, fix, name, Severity.WARNING)
     return inspection.findings
 

@@ -16,6 +16,8 @@ DIRECTORY = "/etc/seatrial"
 FILE = "run.yaml"
 PART = "spec"
 """Name part of the config map."""
+DATA_PART = "data-spec"
+"""Name part of the config map of data preparation, which may have other overrides than the run."""
 
 
 def spec_text(spec: RunSpec) -> str:
@@ -33,9 +35,11 @@ def _readable(character: re.Match[str]) -> str:
     return text if text.isprintable() else f"\\u{ord(text):04x}"
 
 
-def spec_config(scene: Scene, part: str = PART) -> Manifest:
+def spec_config(
+    scene: Scene, part: str = PART, component: Component = Component.TRAINING
+) -> Manifest:
     """Return the config map with the spec, and the user's own catalog if there is one."""
-    head = metadata(scene.plan, Component.TRAINING, part)
+    head = metadata(scene.plan, component, part)
     data = {FILE: spec_text(scene.plan.spec), **scene.own_catalog}
     return manifest("v1", "ConfigMap", head, data=data)
 

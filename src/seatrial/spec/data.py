@@ -48,11 +48,17 @@ class SourceFormat(StrEnum):
     AUTO = "auto"
     """Detected from the file names."""
     JSONL = "jsonl"
-    """One JSON object per line, plain or compressed (`.gz`, `.zst`)."""
+    """JSON lines: one JSON object per line."""
     PARQUET = "parquet"
     """Parquet files."""
     TEXT = "text"
-    """One document per file."""
+    """Plain text with one document per file."""
+    TEXT_LINES = "text-lines"
+    """Plain text with one document per line."""
+    TEXT_PARAGRAPHS = "text-paragraphs"
+    """Plain text with blank lines between documents."""
+    TAR = "tar"
+    """Archives of JSON lines, of text files, or of WebDataset samples (`KEY.json`, `KEY.txt`)."""
 
 
 class DataSource(SpecModel):

@@ -2,9 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The root of a spec: one run."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from seatrial.codes.spec import SpecCode
 from seatrial.spec.addresses import Address
@@ -17,7 +24,7 @@ from seatrial.spec.model import ModelSpec
 from seatrial.spec.monitoring import MonitoringSpec
 from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.scalars import Flag, RunName
-from seatrial.spec.training import TrainingSpec
+from seatrial.spec.training import TrainingSpec, as_benchmark
 
 
 class InitialWeights(SpecModel):
@@ -96,6 +103,16 @@ class RunSpec(SpecModel):
     """Where metrics are sent."""
     engine: EngineSpec = DEFAULTS
     """The training engine and its options."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _benchmark(cls, spec: Any) -> Any:
+        training = spec.get("training") if isinstance(spec, dict) else None
+        steps = training.get("benchmark_steps") if isinstance(training, dict) else None
+        # The field itself reports a value that is not a positive number.
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+            return spec
+        return as_benchmark(spec, steps)
 
     @field_validator("continue_from")
     @classmethod

@@ -3,6 +3,7 @@
 """The training section: length, batch size, schedule, precision and evaluation."""
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -150,6 +151,11 @@ class TrainingSpec(SpecModel):
     """Length in sequences; a final partial batch is dropped."""
     tokens: Count | None = Field(default=None, validate_default=True)
     """Length in tokens, such as `150B`, rounded up to a whole step."""
+    # Left out of dumps while not set, so that specs without it keep their digest.
+    benchmark_steps: PositiveInt | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """Run a benchmark of this many steps instead: no evaluation, and one save at the end."""
     sequence_length: PositiveInt | None = None
     """Tokens per sequence; defaults to the preset's."""
     micro_batch_size: AutoInt = AUTO
@@ -192,3 +198,30 @@ class TrainingSpec(SpecModel):
                 f"Use a multiple of {micro} times the data-parallel size.",
             )
         return size
+
+
+_BENCHMARK_SCHEDULE = {"warmup": {"fraction": 0.04}, "decay": {"fraction": 0.9}}
+
+
+def as_benchmark(spec: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Return the values of a spec for a benchmark of so many steps."""
+    training = _section(spec, "training")
+    rate = _section(training, "learning_rate") | _BENCHMARK_SCHEDULE
+    if rate.get("anneal") is not None:
+        rate["anneal"] = {"fraction": 0.1}
+    evaluation = _section(training, "evaluation") | {"batches": 0}
+    training = {key: value for key, value in training.items() if key not in ("samples", "tokens")}
+    training |= {"steps": steps, "learning_rate": rate, "evaluation": evaluation}
+    other_intervals = ("every_minutes", "every_hours", "keep_every_steps")
+    saves = _section(spec, "checkpoints")
+    saves = {key: value for key, value in saves.items() if key not in other_intervals}
+    return spec | {
+        "training": training,
+        "data": _section(spec, "data") | {"split": [100, 0, 0]},
+        "checkpoints": saves | {"every_steps": steps},
+    }
+
+
+def _section(around: dict[str, Any], name: str) -> dict[str, Any]:
+    value = around.get(name)
+    return dict(value) if isinstance(value, dict) else {}

@@ -39,7 +39,9 @@ def test_an_override_reaches_the_manifests(spec_file: Path) -> None:
     assert [manifest["kind"] for manifest in made[-2:]] == ["TrainingRuntime", "TrainJob"]
 
 
-@pytest.mark.parametrize(("part", "kind"), [("data", "RayJob"), ("admin", "ClusterRole")])
+@pytest.mark.parametrize(
+    ("part", "kind"), [("data", "Job"), ("data-ray", "RayJob"), ("admin", "ClusterRole")]
+)
 def test_another_part_is_printed_on_demand(spec_file: Path, part: str, kind: str) -> None:
     assert documents(ran(spec_file, "--part", part).stdout)[-1]["kind"] == kind
 

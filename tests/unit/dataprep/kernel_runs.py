@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks of a few files run by the kernel, and the same done naively, one document at a time."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tokenizers
 import zstandard
 
+from seatrial.dataprep.inputs.selection import format_of
 from seatrial.dataprep.kernel.run import run_task
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import (
+    Compression,
     InputFile,
     InputFormat,
     SourceSettings,
@@ -25,6 +32,7 @@ from seatrial.dataprep.tasks.task_list import (
     TaskSettings,
     Tokenizer,
     TokenizerKind,
+    compression_of,
     freeze,
     thaw,
 )
@@ -71,9 +79,37 @@ def encoder(backend: str = "gigatoken") -> Encoder:
 
 def packed(data: bytes, name: str) -> bytes:
     """Bytes as a file of that name stores them."""
-    if name.endswith(".zst"):
-        return zstandard.ZstdCompressor().compress(data)
-    return gzip.compress(data, 1) if name.endswith(".gz") else data
+    match compression_of(name):
+        case Compression.ZSTD:
+            return zstandard.ZstdCompressor().compress(data)
+        case Compression.GZIP:
+            return gzip.compress(data, 1)
+        case Compression.XZ:
+            return lzma.compress(data)
+        case Compression.BZIP2:
+            return bz2.compress(data)
+        case Compression.LZ4:
+            return _lz4(data)
+        case None:
+            return data
+
+
+def _lz4(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+def tarred(members: Sequence[tuple[str, bytes]], kind: int = tarfile.PAX_FORMAT) -> bytes:
+    """A tar archive of these members."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w", format=kind) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return sink.getvalue()
 
 
 def jsonl(documents: Sequence[Any]) -> bytes:
@@ -84,10 +120,7 @@ def written(folder: Path, name: str, stored: bytes) -> InputFile:
     """A file as an input."""
     path = folder / name
     path.write_bytes(stored)
-    plain = name.removesuffix(".zst").removesuffix(".gz")
-    kind = {"parquet": InputFormat.PARQUET, "txt": InputFormat.TEXT}.get(
-        plain.rpartition(".")[2], InputFormat.JSONL
-    )
+    kind = format_of(name) or InputFormat.JSONL
     return InputFile(str(path), len(stored), str(path.stat().st_mtime_ns), kind)
 
 

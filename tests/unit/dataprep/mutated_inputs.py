@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs that are broken in every way, and what has to hold for each of them."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 from collections.abc import Callable
@@ -148,6 +150,11 @@ def _unpacked(stored: bytes, name: str) -> bytes:
     """The content by other functions than the reader's; an error when it is not whole."""
     if name.endswith(".gz"):
         return gzip.decompress(stored)
+    if name.endswith(".xz"):
+        # Zeros may follow the stream.
+        return lzma.decompress(stored.rstrip(b"\0"))
+    if name.endswith(".bz2"):
+        return bz2.decompress(stored)
     if not name.endswith(".zst"):
         return stored
     content = b""
@@ -163,7 +170,12 @@ def _unpacked(stored: bytes, name: str) -> bytes:
 def try_one(seed: int, folder: Path) -> bool:
     """Prepare one mutated input; says whether it gave data, or else the declared error."""
     rng = random.Random(seed)  # noqa: S311
-    name = rng.choice(["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.txt", "a.parquet", "a.txt.zst"])
+    name = rng.choice(
+        [
+            *("a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl.xz", "a.jsonl.bz2"),
+            *("a.txt", "a.parquet", "a.txt.zst"),
+        ]
+    )
     content = b"\n".join(_line(rng) for _ in range(rng.randrange(30))) + rng.choice([b"", b"\n"])
     stored = _parquet(rng) if name == "a.parquet" else packed(content, name)
     damaged = rng.random() < 0.3

@@ -5,12 +5,14 @@
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
+from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Origin
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.recipes.shipped import recipe
-from seatrial.spec.loader import load
+from seatrial.rendering.spec_config import spec_text
+from seatrial.spec.loader import load, loads
 from tests.conftest import loaded, plan_spec, resolved
 
 CUSTOM_MOE = (
@@ -48,6 +50,42 @@ def test_the_hyperpod_documents_log(catalog: Catalog) -> None:
     assert plan.stage_parameters == (941_594_624,)
     assert plan.schedule.warmup_samples == 183_105
     assert plan.schedule.decay_samples == 126_953_125
+
+
+def test_the_hyperpod_documents_benchmark_is_one_override(catalog: Catalog) -> None:
+    # Its sections 5.1 and 5.2: --train-iters 50, --lr-decay-iters 45, --lr-warmup-iters 2,
+    # --eval-iters 0 and --split 100,0,0.
+    path = recipe("hyperpod-gpt3-7.5b").path
+    plan = plan_spec(load(path, ("training.benchmark_steps=50",)), catalog)
+    flags = ENGINES[plan.spec.engine.name].arguments(plan)
+    wanted = {"train-iters": 50, "lr-decay-iters": 45, "lr-warmup-iters": 2}
+    wanted |= {"eval-iters": 0, "global-batch-size": 288}
+    assert {name: flags[name] for name in wanted} == wanted
+    assert flags["split"] == "100,0,0"
+    assert not [name for name, value in flags.items() if name.endswith("-samples") and value]
+    assert plan.save_every_steps == 50
+    assert plan.checkpoint_location == "/fsx/gpt3-7-5b/checkpoints-benchmark"
+    full = plan_spec(load(path), catalog)
+    assert (plan.layout, plan.batch, plan.stages) == (full.layout, full.batch, full.stages)
+    assert plan.data_location == full.data_location
+    # A pod loads the spec again.
+    text = spec_text(plan.spec)
+    assert plan_spec(loads(text, "run.yaml"), catalog) == plan
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "true", "1.5"])
+def test_a_benchmark_needs_a_number_of_steps(value: str) -> None:
+    path = recipe("hyperpod-gpt3-7.5b").path
+    with pytest.raises(FindingsError, match=r"training\.benchmark_steps"):
+        load(path, (f"training.benchmark_steps={value}",))
+
+
+def test_a_benchmark_replaces_every_length(catalog: Catalog) -> None:
+    rate = "training.learning_rate={style: wsd, anneal: {samples: 100000}}"
+    words = ("training.benchmark_steps=20", rate, "checkpoints={every_hours: 2}")
+    plan = plan_spec(load(recipe("hyperpod-gpt3-7.5b").path, words), catalog)
+    assert plan.schedule.anneal_samples == 2 * 288
+    assert plan.save_every_steps == 20
 
 
 def test_a_plan_knows_every_number() -> None:

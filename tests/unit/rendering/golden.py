@@ -11,8 +11,6 @@ from pathlib import Path
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.context import scene_of
-from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.yaml_text import yaml_documents
@@ -39,13 +37,10 @@ def _others() -> dict[str, str]:
     """Parts, attempts and versions that differ from a plain run."""
     name = "eks-llama2-7b-p4d"
     plan = _plan(name)
-    tasks = TaskListPlace(f"{plan.data_location}/work/0123456789ab/tasks.jsonl", 512)
     files = {
         f"{name}.data.yaml": _text(plan, Part.DATA),
+        f"{name}.data-ray.yaml": _text(plan, Part.DATA_RAY),
         f"{name}.admin.yaml": _text(plan, Part.ADMIN),
-        f"{name}.indexed-job.yaml": yaml_documents(
-            [indexed_job(scene_of(plan, CATALOG, FIRST), tasks)]
-        ),
     }
     queue = ("cluster.queue=research", "cluster.topology={level: example.com/block}")
     files[f"{name}.second-attempt.pytorchjob.yaml"] = _text(_plan(name, *queue), attempt=SECOND)

@@ -12,7 +12,7 @@ from seatrial.catalog.entry import Kind
 from seatrial.rendering.access import launcher_rules, observer_rules
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
-from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
+from seatrial.rendering.data_jobs import indexed_job
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.resources import TIB, capacity_bytes, quantity, saved_bytes
@@ -37,9 +37,9 @@ def of_kind(kind: str, *overrides: str, part: Part = Part.RUN) -> list[Manifest]
 
 
 def test_kuberays_operator_reaches_the_heads_dashboard_and_nothing_else() -> None:
-    (_, policy) = of_kind("NetworkPolicy", part=Part.DATA)
+    (_, policy) = of_kind("NetworkPolicy", part=Part.DATA_RAY)
     chosen = policy["spec"]["podSelector"]["matchLabels"]
-    (template, *_) = pod_templates(manifests(part=Part.DATA)[-1])
+    (template, *_) = pod_templates(manifests(part=Part.DATA_RAY)[-1])
     # KubeRay adds the last label to the head.
     assert chosen.pop("ray.io/node-type") == "head"
     assert chosen.items() <= template["metadata"]["labels"].items()
@@ -310,19 +310,16 @@ def test_a_catalog_of_ones_own_goes_where_the_spec_is_read_again(tmp_path: Path)
         "node_types.toml": facts,
     }
     for given, expected in ((ours, DIRECTORY), (scene(), None)):
-        (template,) = pod_templates(indexed_job(given, TASKS))
+        (template,) = pod_templates(indexed_job(given))
         (container,) = template["spec"]["containers"]
         assert environment(container).get("SEATRIAL_CATALOG") == expected
     assert list(spec_config(scene())["data"]) == [FILE]
 
 
-TASKS = TaskListPlace("/data/slim-7b/data/work/0123456789ab/tasks.jsonl", 100)
-
-
-def test_a_task_is_tried_again_alone_unless_its_input_is_bad() -> None:
-    made = indexed_job(scene("cluster.preparation={pods: 2, cpus: 4, memory: 16Gi}"), TASKS)
+def test_a_worker_is_tried_again_alone_unless_its_input_is_bad() -> None:
+    made = indexed_job(scene("cluster.preparation={pods: 2, cpus: 4, memory: 16Gi}"))
     spec = made["spec"]
-    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 100, 8)
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
     assert spec["backoffLimitPerIndex"] == 5
     ignored, failed = spec["podFailurePolicy"]["rules"]
     assert ignored["action"] == "Ignore"
@@ -334,14 +331,33 @@ def test_a_task_is_tried_again_alone_unless_its_input_is_bad() -> None:
     # A failure policy is taken only with this one.
     assert template["spec"]["restartPolicy"] == "Never"
     (container,) = template["spec"]["containers"]
-    assert container["command"][-1] == f"--list={TASKS.address}"
-    assert container["resources"]["limits"] == {"cpu": "1", "memory": "4Gi"}
-    assert indexed_job(scene(), TaskListPlace(TASKS.address, 3))["spec"]["parallelism"] == 3
+    assert container["command"][-2:] == ["--at=/data/slim-7b/data", "--workers=2"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "16Gi"}
+
+
+def test_data_are_prepared_with_a_spec_of_their_own() -> None:
+    # A preparation with other overrides must not change the spec of a run that is training.
+    for part in (Part.DATA, Part.DATA_RAY):
+        made = manifests(part=part)
+        (config,) = [each for each in made if each["kind"] == "ConfigMap"]
+        assert config["metadata"]["name"] == "slim-7b--data-spec"
+        mounted = {
+            volume["configMap"]["name"]
+            for each in made
+            for template in pod_templates(each)
+            for volume in template["spec"]["volumes"]
+            if "configMap" in volume
+        }
+        assert mounted == {"slim-7b--data-spec"}
+    run = {(each["kind"], each["metadata"]["name"]): each for each in manifests()}
+    for each in manifests(part=Part.DATA):
+        key = (each["kind"], each["metadata"]["name"])
+        assert run.get(key, each) == each
 
 
 def test_ray_prepares_what_the_spec_says_and_leaves_nothing_behind() -> None:
     given = ("cluster.preparation={pods: 3, cpus: 4, memory: 16Gi}", "cluster.queue=research")
-    made = manifests(*given, part=Part.DATA)[-1]
+    made = manifests(*given, part=Part.DATA_RAY)[-1]
     assert made["kind"] == "RayJob"
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
     spec = made["spec"]
@@ -360,7 +376,7 @@ def test_ray_prepares_what_the_spec_says_and_leaves_nothing_behind() -> None:
 
 def test_who_prepares_data_gets_the_secrets_and_who_submits_does_not() -> None:
     secret = "cluster.secrets=[{secret: hub, key: token, env: HF_TOKEN}]"
-    spec = manifests(secret, part=Part.DATA)[-1]["spec"]
+    spec = manifests(secret, part=Part.DATA_RAY)[-1]["spec"]
     (submitter,) = spec["submitterPodTemplate"]["spec"]["containers"]
     assert "HF_TOKEN" not in environment(submitter)
     (worker,) = spec["rayClusterSpec"]["workerGroupSpecs"]
@@ -369,6 +385,9 @@ def test_who_prepares_data_gets_the_secrets_and_who_submits_does_not() -> None:
 
 
 def test_data_go_into_the_image_that_is_named(catalog: Catalog) -> None:
-    made = manifests("cluster.preparation={image: 'example.com/data:1'}", part=Part.DATA)[-1]
-    images = {c["image"] for t in pod_templates(made) for c in t["spec"]["containers"]}
-    assert images == {"example.com/data:1"}
+    for part in (Part.DATA, Part.DATA_RAY):
+        made = manifests("cluster.preparation={image: 'example.com/data:1'}", part=part)
+        templates = [template for each in made for template in pod_templates(each)]
+        assert {c["image"] for t in templates for c in t["spec"]["containers"]} == {
+            "example.com/data:1"
+        }

@@ -10,8 +10,6 @@ import pytest
 
 from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
-from seatrial.rendering.context import scene_of
-from seatrial.rendering.data_jobs import TaskListPlace, indexed_job
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import secrets_in
 from seatrial.rendering.yaml_text import yaml_documents
@@ -73,8 +71,6 @@ def test_an_object_stays_small_on_12500_nodes(operator: str) -> None:
     # Nodes that failed earlier attempts: more than a run of that size loses in a month.
     attempt = Attempt(9, tuple(f"aks-gpu-12345678-vmss{i:06}" for i in range(500)))
     made = [m for part in Part for m in render(plan, CATALOG, part, attempt).manifests]
-    tasks = TaskListPlace("/data/gpt3-175b/data/work/0123456789ab/tasks.jsonl", 100_000)
-    made.append(indexed_job(scene_of(plan, CATALOG, attempt), tasks))
     # The server counts the bytes of the compact form.
     sizes = {f"{m['kind']} {m['metadata']['name']}": len(json.dumps(m).encode()) for m in made}
     largest = max(sizes, key=lambda name: sizes[name])

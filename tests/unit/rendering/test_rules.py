@@ -237,9 +237,10 @@ def test_an_image_without_the_worker_is_noted_with_what_its_pods_need() -> None:
 
 def test_an_image_for_data_that_cannot_be_pulled_is_a_warning() -> None:
     raw = (OWN, "data={sources: [{from: /data/a}], tokenizer: /data/t.json}")
-    ray, finding = render(resolved(*raw), CATALOG, Part.DATA).findings
+    ray, _ = render(resolved(*raw), CATALOG, Part.DATA_RAY).findings
     assert "a RayJob needs ray[default]" in ray.rule
-    assert "--on kubernetes" in ray.fix
+    assert "Use --part data" in ray.fix
+    (finding,) = render(resolved(*raw), CATALOG, Part.DATA).findings
     assert (finding.code, finding.severity) == (RenderCode.IMAGE, Severity.WARNING)
     assert finding.where.field == "cluster.preparation.image"
     assert "cannot be pulled" in finding.rule

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Preparing data in pods: three jobs in turn, each found again by the next try."""
+"""Preparing data in pods: the three jobs of `render --part data` in turn, each found again."""
 
 import json
 from typing import Any
@@ -11,6 +11,8 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cluster.kinds import POD
 from seatrial.cluster.transport import DroppedError, Json
 from seatrial.errors import FindingsError
+from seatrial.rendering.attempt import Attempt, own_digest
+from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.data.prepare import (
     GIVE_UP_SECONDS,
@@ -95,18 +97,34 @@ def uid_of(server: FakeTransport, name: str) -> str:
     return str(jobs(server)[name]["metadata"]["uid"])
 
 
-def test_a_list_is_frozen_then_each_task_is_a_pod_then_all_is_put_together() -> None:
+def test_the_objects_are_those_of_render() -> None:
+    server = FakeTransport()
+    prepared(server)
+    posts = [call.body for call in server.calls if call.method == "POST"]
+    wanted = render(
+        resolved(RAW, IMAGE), Catalog(), Part.DATA, Attempt(code_digest=own_digest())
+    ).manifests
+    assert posts == list(wanted)
+    assert [each["kind"] for each in wanted[-3:]] == ["Job"] * 3
+
+
+def test_the_spec_of_a_run_that_trains_is_not_touched() -> None:
+    server = FakeTransport()
+    prepared(server)
+    maps = [name for plural, _, name in server.objects if plural == "configmaps"]
+    assert maps == ["slim-7b--data-spec"]
+
+
+def test_a_list_is_frozen_then_pods_run_the_tasks_then_all_is_put_together() -> None:
     server, seen = FakeTransport(), []  # type: ignore[var-annotated]
     assert prepared(server, seen=seen) == ENDED
     posts = [c for c in server.calls if c.method == "POST" and c.path.endswith("/jobs")]
     created = [c.body["metadata"]["name"] for c in posts if c.body]
     assert created == ["slim-7b--data-list", "slim-7b--data", "slim-7b--data-end"]
     indexed = jobs(server)["slim-7b--data"]
-    assert indexed["spec"]["completions"] == 3
-    words = indexed["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert f"--list={LISTED['address']}" in words
+    assert indexed["spec"]["completions"] == 4
     assert {p.step for p in seen} == {"listing", "tasks", "assembling"}
-    assert JobProgress("tasks", 3, 3) in seen
+    assert JobProgress("tasks", 4, 4) in seen
 
 
 def test_what_is_done_by_the_list_is_not_started_again() -> None:
@@ -125,8 +143,6 @@ def test_a_job_that_is_over_is_not_trusted() -> None:
     other = {**LISTED, "address": "/data/slim-7b/data/work/ba9876543210/tasks.jsonl"}
     assert prepared(server, listed=other) == ENDED
     assert all(uid_of(server, name) != uid for name, uid in before.items())
-    words = jobs(server)["slim-7b--data"]["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert f"--list={other['address']}" in words
 
 
 def test_a_job_that_goes_on_is_waited_for_if_its_inputs_are_the_same() -> None:

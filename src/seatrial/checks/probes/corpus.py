@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from seatrial.dataprep.documents.decompression import content_of
+from seatrial.codes.data import BadInputError, InputCode
+from seatrial.dataprep.documents.archive import kind_of
+from seatrial.dataprep.documents.decompression import Content, content_of
+from seatrial.dataprep.documents.tar_stream import members_of
 from seatrial.dataprep.inputs.selection import Listed, format_of
-from seatrial.dataprep.tasks.task_list import InputFormat
-from seatrial.errors import SeatrialError
+from seatrial.dataprep.tasks.task_list import InputFormat, compression_of
 
 BEGINNING = 1 << 20
 """Maximum number of bytes to read from a file."""
 MOST_LINES = 100
 """Number of lines to parse. The corpus is unreadable only if none of them can be parsed."""
 
-_PLAIN = (".jsonl", ".ndjson", ".json", ".txt")
 _TEXT_PER_STORED_BYTE = 3.0
 """Typical compression ratio of text."""
 _BYTES_PER_TOKEN = 4.0
@@ -30,11 +31,13 @@ _BYTES_PER_TOKEN = 4.0
 
 def rough_tokens(files: Iterable[tuple[str, int]]) -> int:
     """Estimate the tokens in files from their names and sizes, to within a factor of about 2."""
-    text = sum(
-        size if path.lower().endswith(_PLAIN) else size * _TEXT_PER_STORED_BYTE
-        for path, size in files
-    )
+    text = sum(size * (_TEXT_PER_STORED_BYTE if _is_packed(path) else 1) for path, size in files)
     return round(text / _BYTES_PER_TOKEN)
+
+
+def _is_packed(path: str) -> bool:
+    """True unless the name shows plain text."""
+    return compression_of(path) is not None or format_of(path) in (None, InputFormat.PARQUET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,16 @@ def sample_of(files: Sequence[Listed]) -> Sample:
             return _of_schema(parquet.read_schema(first.address))
         if kind is InputFormat.JSONL:
             return _of_lines(_beginning(first.address), name)
+        if kind is InputFormat.TAR:
+            return _of_archive(first.address)
         _beginning(first.address)
     except PermissionError:
         return Sample(unreadable=f"this user has no permission to read {name}")
     except pa.ArrowInvalid:
         return Sample(unreadable=f"{name} is not a Parquet file")
-    except SeatrialError:
+    except BadInputError as error:
+        if error.findings[0].code == InputCode.ARCHIVE:
+            return Sample(unreadable=f"{name}: {error.findings[0].rule.rstrip('.')}")
         return Sample(unreadable=f"{name} is truncated, or its compression does not match its name")
     except OSError:
         return Sample()
@@ -77,16 +84,35 @@ def sample_of(files: Sequence[Listed]) -> Sample:
 
 def _beginning(file: str) -> bytes:
     """Return the first megabyte of a file, decompressed; the last line may be incomplete."""
-    buffer, size = bytearray(BEGINNING), 0
     with Path(file).open("rb") as stream:
-        content = content_of(stream, file)
-        while size < BEGINNING - 64:
-            count = content.readinto(memoryview(buffer)[size:])
-            if not count:
-                # A last line without a line break is complete too.
-                return bytes(buffer[:size]) + b"\n"
-            size += count
+        return _first_bytes(content_of(stream, file))
+
+
+def _first_bytes(content: Content) -> bytes:
+    buffer, size = bytearray(BEGINNING), 0
+    while size < BEGINNING - 64:
+        count = content.readinto(memoryview(buffer)[size:])
+        if not count:
+            # A last line without a line break is complete too.
+            return bytes(buffer[:size]) + b"\n"
+        size += count
     return bytes(buffer[:size])
+
+
+def _of_archive(file: str) -> Sample:
+    """Sample the first document in an archive, and the members before it."""
+    with Path(file).open("rb") as stream:
+        for member in members_of(content_of(stream, file), file):
+            kind, _ = kind_of(member.name)
+            if kind is None or member.link is not None:
+                continue
+            data = _first_bytes(content_of(member.stream, member.label))
+            if kind == "json":
+                # One object, which may have several lines.
+                data = data.replace(b"\n", b" ") + b"\n"
+            # The fields of a text file are unknown: its metadata follows, if there is any.
+            return Sample() if kind == "txt" else _of_lines(data, member.label)
+    return Sample()
 
 
 def _of_lines(data: bytes, name: str) -> Sample:

@@ -27,10 +27,8 @@ from seatrial.checks.probe_facts import (
 from seatrial.checks.probes.corpus import rough_tokens, sample_of
 from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.blends.splits import Split, split_counts
-from seatrial.dataprep.inputs.hub import list_hub
-from seatrial.dataprep.inputs.local import list_local
-from seatrial.dataprep.inputs.objects import list_objects
-from seatrial.dataprep.inputs.selection import InputError, Listing, format_of, matches
+from seatrial.dataprep.inputs.access import list_corpus
+from seatrial.dataprep.inputs.selection import InputError, format_of, matches
 from seatrial.dataprep.output.completion import finished_record
 from seatrial.dataprep.output.index_file import BLOCK, HEADER_BYTES, MAGIC
 from seatrial.dataprep.output.mds_shard import INDEX_FILE
@@ -240,7 +238,7 @@ class DataReader:
         if self._hidden(address):
             return Unknown.UNSEEN
         try:
-            listing = _listing(address)
+            listing = list_corpus(address)
         except InputError:
             local = "://" not in address
             return Unknown.ABSENT if local and not Path(address).exists() else Unknown.UNSEEN
@@ -318,12 +316,6 @@ def _made_with(store: Store) -> tuple[str, str]:
         if record is not None:
             return record.settings.tokenizer.address, record.settings.tokenizer.sha256
     return "", ""
-
-
-def _listing(address: str) -> Listing:
-    if address.startswith("hf://"):
-        return list_hub(address)
-    return list_objects(address) if "://" in address else list_local(address)
 
 
 def _taken(path: str, pattern: str | None) -> bool:

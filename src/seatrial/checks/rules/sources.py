@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from seatrial.checks.probe_facts import CorpusFacts
 from seatrial.checks.rule import Checked, Situation, of_data, proposed, static
 from seatrial.codes.checks import CheckCode
-from seatrial.dataprep.inputs.selection import format_of
+from seatrial.dataprep.inputs.selection import can_be_read_as, format_of
+from seatrial.dataprep.tasks.task_list import InputFormat
 from seatrial.spec.data import SourceFormat
 
 
@@ -64,9 +65,9 @@ def other_format(situation: Situation) -> Iterator[Checked]:
         facts = situation.data.corpus(source.from_, source.files)
         if not isinstance(facts, CorpusFacts):
             continue
-        found = {str(kind) for file in facts.files if (kind := format_of(file)) is not None}
-        stated = str(source.format)
-        if found and stated not in found:
+        found = {kind for file in facts.files if (kind := format_of(file)) is not None}
+        stated = InputFormat(source.format)
+        if found and not any(can_be_read_as(kind, stated) for kind in found):
             other, field_name = sorted(found)[0], f"data.sources[{number}].format"
             yield situation.error(
                 CheckCode.OTHER_FORMAT,

@@ -4,17 +4,23 @@
 
 `zstandard` does not report a stream that ends in the middle of a frame. Seatrial therefore appends
 a frame to every zstd stream: the stream was complete only if the decompressed content ends with the
-content of that frame. Gzip detects truncation itself.
+content of that frame. The decoders of the other formats detect truncation (ADR 16).
 """
 
+import bz2
+import importlib
 import io
+import lzma
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
 import zstandard
-from isal import isal_zlib
+from isal import igzip_lib
 
 from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.tasks.task_list import Compression, compression_of
+from seatrial.errors import SeatrialError
 
 _STORED_CHUNK = 1 << 20
 """Compressed bytes per read."""
@@ -24,8 +30,8 @@ _STORED_CHUNK = 1 << 20
 _SEAL = bytes(64)
 _SEAL_FRAME = zstandard.ZstdCompressor().compress(_SEAL)
 
-# The type hints of isal declare an exception instance instead of a class.
-_GZIP_ERROR = cast(type[Exception], isal_zlib.error)
+_XZ_MEMORY = 256 << 20
+"""Most memory for an xz stream. `xz -9` needs 65 MiB; a crafted file can request 4 GiB."""
 
 
 class Content(Protocol):
@@ -45,7 +51,13 @@ def content_of(stream: BinaryIO, address: str) -> Content:
         case Compression.ZSTD:
             return _Zstd(stream, address)
         case Compression.GZIP:
-            return _Gzip(stream, address)
+            return _Members(stream, address, _GZIP)
+        case Compression.BZIP2:
+            return _Members(stream, address, _BZIP2)
+        case Compression.XZ:
+            return _Members(stream, address, _XZ)
+        case Compression.LZ4:
+            return _Lz4(stream, address)
         case None:
             return _Plain(stream)
 
@@ -123,15 +135,59 @@ class _Zstd:
         return rest
 
 
-class _Gzip:
-    """A file of one or more gzip members, possibly with zero padding between them."""
+class _MemberDecoder(Protocol):
+    """Decodes one gzip member, bzip2 stream or xz stream."""
 
-    def __init__(self, stream: BinaryIO, address: str) -> None:
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberFormat:
+    """A compression whose files can have several members, one after the other."""
+
+    name: str
+    decoder: Callable[[], _MemberDecoder]
+    error: type[Exception] | tuple[type[Exception], ...]
+    """What the decoder raises for damaged data."""
+    is_padded: bool = False
+    """True if zero bytes may follow a member."""
+
+
+_GZIP = _MemberFormat(
+    "gzip",
+    lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
+    # The type hints of isal declare an exception instance instead of a class.
+    cast(type[Exception], igzip_lib.error),
+    is_padded=True,
+)
+_BZIP2 = _MemberFormat("bzip2", bz2.BZ2Decompressor, (OSError, ValueError, EOFError))
+_XZ = _MemberFormat(
+    "xz",
+    lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY),
+    lzma.LZMAError,
+    is_padded=True,
+)
+
+
+class _Members:
+    """A file of one or more compressed members."""
+
+    def __init__(self, stream: BinaryIO, address: str, kind: _MemberFormat) -> None:
         self._address = address
         self._stream = stream
+        self._format = kind
         self._count = 0
         self._data = b""
-        self._member: isal_zlib.Decompress | None = isal_zlib.decompressobj(31)
+        self._member: _MemberDecoder | None = kind.decoder()
 
     def _more(self) -> bool:
         """Read more compressed data if needed; True if there is any."""
@@ -141,34 +197,63 @@ class _Gzip:
         return bool(self._data)
 
     def readinto(self, buffer: memoryview, /) -> int:
-        try:
-            while self._begin():
-                if not self._more():
-                    raise _broken(self._address, "the gzip stream is truncated", self._count)
-                content = self._decompressed(len(buffer))
-                if content:
-                    buffer[: len(content)] = content
-                    return len(content)
-        except _GZIP_ERROR as error:
-            what = f"the gzip stream is damaged ({error})"
-            raise _broken(self._address, what, self._count) from error
+        while (member := self._current()) is not None:
+            if member.needs_input and not self._more():
+                what = f"the {self._format.name} stream is truncated"
+                raise _broken(self._address, what, self._count)
+            content = self._decompressed(member, len(buffer))
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
         return 0
 
-    def _begin(self) -> bool:
-        """Advance to the next member if needed; True if there is one."""
+    def _current(self) -> _MemberDecoder | None:
+        """Return the decoder of the current member, advancing to the next one if needed."""
         while self._member is None and self._more():
-            self._data = self._data.lstrip(b"\0")
+            if self._format.is_padded:
+                self._data = self._data.lstrip(b"\0")
             if self._data:
-                self._member = isal_zlib.decompressobj(31)
-        return self._member is not None
+                self._member = self._format.decoder()
+        return self._member
 
-    def _decompressed(self, size: int) -> bytes:
-        member = self._member
-        if member is None:
-            return b""
-        content = member.decompress(self._data, size)
-        self._data = member.unconsumed_tail
+    def _decompressed(self, member: _MemberDecoder, size: int) -> bytes:
+        data, self._data = (self._data, b"") if member.needs_input else (b"", self._data)
+        try:
+            content = member.decompress(data, size)
+        except self._format.error as error:
+            what = f"the {self._format.name} stream is damaged ({error})"
+            raise _broken(self._address, what, self._count) from error
         if member.eof:
             self._data = member.unused_data
             self._member = None
         return content
+
+
+class _Lz4:
+    """A file of one or more LZ4 frames, which pyarrow decodes.
+
+    pyarrow detects a truncated frame, but treats an empty file as complete.
+    """
+
+    def __init__(self, stream: BinaryIO, address: str) -> None:
+        # Imported on demand: importing pyarrow takes longer than a small task.
+        arrow = importlib.import_module("pyarrow")
+        self._address = address
+        self._stream = stream
+        self._reader = arrow.CompressedInputStream(arrow.PythonFile(stream, mode="r"), "lz4")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        try:
+            count: int = self._reader.readinto(buffer)
+        except OSError as error:
+            # Arrow wraps exceptions of the stream; raise Seatrial's own error unchanged.
+            for cause in (error.__cause__, error.__context__):
+                if isinstance(cause, SeatrialError):
+                    raise cause from None
+            state = "truncated" if "Truncated" in str(error) else f"damaged ({error})"
+            raise _broken(
+                self._address, f"the lz4 stream is {state}", self._stream.tell()
+            ) from error
+        if not count and not self._stream.tell():
+            raise _broken(self._address, "the lz4 stream is truncated", 0)
+        return count

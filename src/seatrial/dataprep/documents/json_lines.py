@@ -229,25 +229,43 @@ class _Parser:
 
     def _document(self, line: bytes) -> tuple[str, str] | BadLineReason | None:
         """Return text and domain of a line, or why it is bad; None for a blank line."""
-        try:
-            content = orjson.loads(line)
-        except ValueError as error:
-            return _json_reason(line, str(error)) if line.strip() else None
-        if not isinstance(content, dict):
-            return BadLineReason.NOT_OBJECT
-        try:
-            text = _pick(content, self._text_path)
-        except (KeyError, TypeError):
-            return BadLineReason.NO_TEXT
-        if not isinstance(text, str):
-            return BadLineReason.NO_TEXT if text is None else BadLineReason.NOT_TEXT
-        if self._domain_path is None:
-            return text, ""
-        try:
-            domain = _pick(content, self._domain_path)
-        except (KeyError, TypeError):
-            return BadLineReason.NO_DOMAIN
-        return (text, domain) if _is_domain(domain) else BadLineReason.NO_DOMAIN
+        content = parse_object(line)
+        if content is None or isinstance(content, BadLineReason):
+            return content
+        text = text_in(content, self._text_path)
+        if isinstance(text, BadLineReason) or self._domain_path is None:
+            return text if isinstance(text, BadLineReason) else (text, "")
+        domain = domain_in(content, self._domain_path)
+        return domain if isinstance(domain, BadLineReason) else (text, domain)
+
+
+def parse_object(data: bytes) -> dict[str, Any] | BadLineReason | None:
+    """Parse a JSON object; return why it is bad, or None if it is blank."""
+    try:
+        content = orjson.loads(data)
+    except ValueError as error:
+        return _json_reason(data, str(error)) if data.strip() else None
+    return content if isinstance(content, dict) else BadLineReason.NOT_OBJECT
+
+
+def text_in(content: dict[str, Any], path: Sequence[str]) -> str | BadLineReason:
+    """Return the text at a path of keys, or why there is none."""
+    try:
+        text = _pick(content, path)
+    except (KeyError, TypeError):
+        return BadLineReason.NO_TEXT
+    if not isinstance(text, str):
+        return BadLineReason.NO_TEXT if text is None else BadLineReason.NOT_TEXT
+    return text
+
+
+def domain_in(content: dict[str, Any], path: Sequence[str]) -> str | BadLineReason:
+    """Return the domain at a path of keys, or why there is none."""
+    try:
+        domain = _pick(content, path)
+    except (KeyError, TypeError):
+        return BadLineReason.NO_DOMAIN
+    return domain if _is_domain(domain) else BadLineReason.NO_DOMAIN
 
 
 def _json_reason(line: bytes, message: str) -> BadLineReason:

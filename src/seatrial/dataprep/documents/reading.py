@@ -10,23 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
-from seatrial.dataprep.documents.batches import (
-    LONGEST,
-    BadLine,
-    BadLineReason,
-    DocumentBatch,
-    LineCount,
-    LineLocation,
-    excerpt,
-)
+from seatrial.dataprep.documents.archive import read_archive
+from seatrial.dataprep.documents.batches import DocumentBatch, LineCount
 from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.documents.json_lines import read_json_lines
+from seatrial.dataprep.documents.text import read_text
 from seatrial.dataprep.inputs.access import open_input
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings, TaskList
 from seatrial.errors import SeatrialError
-
-_PIECE = 1 << 20
-"""Bytes of a text file per read."""
 
 type Opener = Callable[[InputFile], BinaryIO]
 """Opens the stored bytes of an input as a seekable stream."""
@@ -44,8 +35,8 @@ def read_documents(
         count: Counts the lines; complete after the last batch.
 
     Raises:
-        BadInputError: The file cannot be read: a compressed stream is truncated or damaged, or a
-            Parquet file lacks a column.
+        BadInputError: The file cannot be read: a compressed stream or an archive is truncated or
+            damaged, or a Parquet file lacks a column.
     """
     count = count or LineCount()
     with opener(file) as stream:
@@ -57,37 +48,11 @@ def read_documents(
                 # Imported on demand: importing pyarrow takes longer than a small task.
                 rows = importlib.import_module("seatrial.dataprep.documents.parquet")
                 yield from rows.read_parquet(stream, file.address, source, count)
-            case InputFormat.TEXT:
-                count.lines += 1
-                yield _read_text(stream, file.address, source)
-
-
-def _read_text(stream: BinaryIO, address: str, source: SourceSettings) -> DocumentBatch:
-    """Read the whole file as one document."""
-    content = content_of(stream, address)
-    data = bytearray()
-    size = 0
-    with memoryview(bytearray(_PIECE)) as piece:
-        while count := content.readinto(piece):
-            size += count
-            # Read a text that is too long to its end, to detect a damaged stream.
-            if size <= LONGEST:
-                data += piece[:count]
-    place = LineLocation(address, 1, 0)
-    if size > LONGEST:
-        return DocumentBatch([], None, [BadLine(place, BadLineReason.TOO_LONG)], lambda _: place)
-    if source.domain_field is not None:
-        return DocumentBatch([], None, [BadLine(place, BadLineReason.NO_DOMAIN)], lambda _: place)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        bad = BadLine(
-            LineLocation(address, 1, error.start),
-            BadLineReason.NOT_UTF8,
-            excerpt(bytes(data[error.start :][:100])),
-        )
-        return DocumentBatch([], None, [bad], lambda _: place)
-    return DocumentBatch([text], None, [], lambda _: place)
+            case InputFormat.TAR:
+                yield from read_archive(stream, file.address, source, count)
+            case InputFormat.TEXT | InputFormat.TEXT_LINES | InputFormat.TEXT_PARAGRAPHS:
+                content = content_of(stream, file.address)
+                yield from read_text(content, file.address, file.format, source, count)
 
 
 _FILES = 4

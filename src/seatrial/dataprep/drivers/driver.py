@@ -28,6 +28,8 @@ class DriverName(StrEnum):
     """Processes on this machine."""
     RAY = "ray"
     """A Ray cluster: the one in RAY_ADDRESS, or a temporary one."""
+    PODS = "pods"
+    """The pods of a Kubernetes Job; the command waits for their records."""
 
 
 THREADS = {
@@ -139,6 +141,10 @@ class TaskFailedError(SeatrialError):
     """A task cannot be done: its input is bad, or all attempts failed."""
 
 
+class TransientTaskError(TaskFailedError):
+    """All attempts failed because of the machine or the store: a later attempt may succeed."""
+
+
 def failure(task: Task, error: dict[str, Any], tries: int) -> Exception | None:
     """Return the exception that ends the run; None if the task should be retried."""
     if error["kind"] == "fixable":
@@ -148,7 +154,7 @@ def failure(task: Task, error: dict[str, Any], tries: int) -> Exception | None:
         return RuntimeError(f"task {task.number} failed\n{error['text']}")
     if tries < TRIES:
         return None
-    return TaskFailedError(
+    return TransientTaskError(
         f"task {task.number} ({_inputs(task)}) failed {tries} times. The last reason: "
         f"{error['text'].rstrip('.')}. Finished tasks are kept: fix the cause and rerun the "
         "command."

@@ -16,6 +16,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,8 +33,10 @@ from seatrial.dataprep.drivers.driver import (
     failure,
     line_of,
 )
+from seatrial.dataprep.tasks.frozen import load_records
 from seatrial.dataprep.tasks.records import PartRecord
 from seatrial.dataprep.tasks.task_list import Task, TaskList
+from seatrial.storage.access import store_at
 
 LARGEST_MEMORY = 640 << 20
 """A worker that uses more bytes than this after a task is replaced.
@@ -45,6 +48,12 @@ _SHOWN = 200
 """Most characters of a dead worker's last output line to report."""
 _EXIT_SECONDS = 5.0
 """Seconds that a worker has to exit before it is killed."""
+
+
+IDLE_SECONDS = 900.0
+"""After this long without a new record from any pod, the waiting command runs the rest itself."""
+LOOK_SECONDS = 10.0
+"""How often to look for new records of pods."""
 
 
 class _Worker:
@@ -223,3 +232,25 @@ class _PoolRun:
         for worker in list(self.busy):
             self.stop_worker(worker)
         self.selector.close()
+
+
+class PodsDriver:
+    """Waits for the records of tasks that pods run; runs the rest here if the pods stop."""
+
+    def __init__(self, workers: int) -> None:
+        self._here = LocalDriver(workers)
+
+    def run(self, job: PendingJob, tasks: TaskList, wanted: Sequence[Task]) -> Iterator[Event]:
+        """Yield each record when it is there."""
+        store = store_at(job.draft.address)
+        left = {task.number: task for task in wanted}
+        moved = time.monotonic()
+        while left and time.monotonic() - moved < IDLE_SECONDS:
+            for number, record in load_records(store, tasks).items():
+                if left.pop(number, None) is not None:
+                    moved = time.monotonic()
+                    yield Done(record)
+            if left:
+                time.sleep(LOOK_SECONDS)
+        if left:
+            yield from self._here.run(job, tasks, list(left.values()))

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from seatrial.dataprep.tasks.task_list import Compression, InputFile, InputFormat
+from seatrial.dataprep.tasks.task_list import (
+    COMPRESSED_TAR,
+    Compression,
+    InputFile,
+    InputFormat,
+)
 from seatrial.errors import SeatrialError
 from seatrial.spec.data import DataSource, SourceFormat
 from seatrial.storage.store import named
@@ -36,13 +41,19 @@ _ENDINGS = {
     ".ndjson": InputFormat.JSONL,
     ".json": InputFormat.JSONL,
     ".txt": InputFormat.TEXT,
+    ".tar": InputFormat.TAR,
 }
-_FORMATS = {
-    ending + packing: format_
-    for ending, format_ in _ENDINGS.items()
-    for packing in ("", *Compression)
-} | {".parquet": InputFormat.PARQUET}
-_KNOWN = f".jsonl, .json, .txt (plain, {Compression.GZIP} or {Compression.ZSTD}) and .parquet"
+_FORMATS = (
+    {
+        ending + packing: format_
+        for ending, format_ in _ENDINGS.items()
+        for packing in ("", *Compression)
+    }
+    | dict.fromkeys(COMPRESSED_TAR, InputFormat.TAR)
+    | {".parquet": InputFormat.PARQUET}
+)
+_KNOWN = f".jsonl, .json, .txt, .tar (plain, or with {', '.join(Compression)}) and .parquet"
+_TEXTS = (InputFormat.TEXT_LINES, InputFormat.TEXT_PARAGRAPHS)
 # Metadata that tools write next to a data set: JSON, but not documents.
 _ABOUT = {"dataset.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
 _SHOWN = 3
@@ -56,6 +67,24 @@ def format_of(name: str) -> InputFormat | None:
         if len(parts) > count and (found := _FORMATS.get("." + ".".join(parts[-count:]))):
             return found
     return None
+
+
+def can_be_read_as(shown: InputFormat, wanted: InputFormat) -> bool:
+    """True if a file whose name shows one format can be read as the wanted format."""
+    return shown is wanted or (shown is InputFormat.TEXT and wanted in _TEXTS)
+
+
+def without_ending(name: str) -> str:
+    """Return a file name without the endings that show its format and its compression."""
+    base = name.rpartition("/")[2]
+    while (dot := base.rfind(".")) >= 0 and base[dot:].lower() in _ALL_ENDINGS:
+        base = base[:dot]
+    return base
+
+
+_ALL_ENDINGS = {
+    *_ENDINGS, *Compression, *COMPRESSED_TAR, ".parquet", ".text", ".bin", ".idx", ".list"
+}  # fmt: skip
 
 
 def matches(glob: str, path: str) -> bool:
@@ -159,8 +188,10 @@ def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list
         format_ = format_of(file.path)
         name = file.path.rpartition("/")[2]
         hidden = file.path.startswith(".") or "/." in file.path
-        if format_ is not None and wanted in (None, format_) and not hidden and name not in _ABOUT:
-            found.append(_input(file, format_))
+        if format_ is None or hidden or name in _ABOUT:
+            continue
+        if wanted is None or can_be_read_as(format_, wanted):
+            found.append(_input(file, wanted or format_))
     if not found:
         kind = f"a {source.format} file" if wanted else f"a file of a known format ({_KNOWN})"
         raise InputError(

@@ -4,12 +4,11 @@
 
 import re
 
+from seatrial.dataprep.inputs.selection import without_ending
 from seatrial.dataprep.tasks.task_list import SourceSettings, TaskSettings, Tokenizer
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.spec.data import DataSource
-
-_ENDINGS = re.compile(r"(\.(jsonl|json|parquet|txt|text|zst|gz|bin|idx))+$", re.IGNORECASE)
 
 
 def named_sources(plan: Plan) -> list[tuple[str, DataSource]]:
@@ -35,7 +34,7 @@ def _made_name(address: str) -> str:
     if address.startswith("hf://"):
         path = path.partition("@")[0]
     parts = [part for part in re.split(r"[/\\]", path) if part.strip(".*?[]{}")]
-    last = _ENDINGS.sub("", parts[-1]) if parts else ""
+    last = without_ending(parts[-1]) if parts else ""
     name = re.sub(r"[^a-z0-9._-]+", "-", last.lower()).strip("._-")
     return name or "source"
 

@@ -53,13 +53,28 @@ _READERS = 16
 """Records to read in parallel: in object stores each costs a round trip."""
 
 
+CURRENT = f"{WORK}/current"
+"""File with the name of the list that was frozen last, for workers that do not know the name."""
+
+
 def freeze_into(store: Store, frozen: bytes, tokenizer: bytes) -> TaskList:
     """Write the tokenizer and then the list; an existing list is continued."""
     tasks = thaw(frozen)
     _put(store, tokenizer_file(tasks.name), tokenizer, lambda data: data)
     # With the same digest only the limits can differ: those of this start apply.
     _put(store, tasks_file(tasks.name), frozen, lambda data: thaw(data).digest)
+    if current_list(store) != tasks.name:
+        with store.open_writer(CURRENT) as stream:
+            stream.write(tasks.name.encode())
     return tasks
+
+
+def current_list(store: Store) -> str | None:
+    """Return the name of the list that was frozen last; None if there is none."""
+    try:
+        return store.read(CURRENT).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
 
 
 def _put(store: Store, path: str, data: bytes, identity: Callable[[bytes], object]) -> None:

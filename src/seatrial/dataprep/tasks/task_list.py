@@ -28,6 +28,9 @@ class InputFormat(StrEnum):
     JSONL = "jsonl"
     PARQUET = "parquet"
     TEXT = "text"
+    TEXT_LINES = "text-lines"
+    TEXT_PARAGRAPHS = "text-paragraphs"
+    TAR = "tar"
 
 
 class Compression(StrEnum):
@@ -35,11 +38,25 @@ class Compression(StrEnum):
 
     ZSTD = ".zst"
     GZIP = ".gz"
+    XZ = ".xz"
+    BZIP2 = ".bz2"
+    LZ4 = ".lz4"
+
+
+COMPRESSED_TAR = {
+    ".tgz": Compression.GZIP,
+    ".txz": Compression.XZ,
+    ".tbz2": Compression.BZIP2,
+    ".tzst": Compression.ZSTD,
+}
+"""Short suffixes of compressed archives."""
 
 
 def compression_of(name: str) -> Compression | None:
     """Return the compression of a file with this name, or `None`."""
-    return next((each for each in Compression if name.lower().endswith(each)), None)
+    lower = name.lower()
+    by_suffix = {each: each for each in Compression} | COMPRESSED_TAR
+    return next((each for suffix, each in by_suffix.items() if lower.endswith(suffix)), None)
 
 
 class TokenizerKind(StrEnum):

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare data in pods: freeze a task list, run each task in a pod, and assemble the results.
+"""Prepare data in pods: freeze a task list, run the tasks in pods, and assemble the results.
 
-This takes three jobs, one after the other. Each has a fixed name, so rerunning the command
-continues after any interruption. An active job is reused if its inputs are the same. A finished job
-is not, because its corpus or its files may have changed. Completed tasks are recorded next to the
-data, and the next job skips them.
+It submits the three jobs of `render --part data`, one after the other. Each has a fixed name, so
+rerunning the command continues after any interruption. An active job is reused if its inputs are
+the same. A finished job is not, because its corpus or its files may have changed. Completed tasks
+are recorded next to the data, and the next job skips them.
 """
 
 import re
@@ -23,22 +23,12 @@ from seatrial.codes.rendering import RenderCode
 from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
-from seatrial.hashing import digest
 from seatrial.naming import PART_SEPARATOR, older_part_name
 from seatrial.planning.plan import Plan
 from seatrial.rendering.attempt import Attempt, own_digest
-from seatrial.rendering.context import Scene, scene_of
-from seatrial.rendering.data_jobs import (
-    ASSEMBLY,
-    BAD_USAGE,
-    LISTING,
-    TASKS,
-    TaskListPlace,
-    assembly_job,
-    indexed_job,
-    listing_job,
-)
-from seatrial.rendering.names import RUN_LABEL, object_name, spec_digest
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.data_jobs import BAD_USAGE, INPUTS
+from seatrial.rendering.names import RUN_LABEL
 from seatrial.rendering.render import Part, render
 from seatrial.rendering.rules import Place, data_findings
 from seatrial.runs.ledger.ledger import Ledger
@@ -124,8 +114,6 @@ LOOK_SECONDS = 2.0
 REMOVAL_SECONDS = 300.0
 """How long the pods of a deleted job may take to exit."""
 CONTAINER = "prepare"
-INPUTS = "seatrial.dev/inputs-digest"
-"""The annotation with the digest of a job's inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +145,17 @@ def prepare_on_cluster(
 ) -> dict[str, Any]:
     """Prepare the data of a plan in pods. Return the JSON output of the last step."""
     attempt = Attempt(code_digest=own_digest())
-    # Skip the last manifest, a RayJob: three plain Jobs do its work.
-    *needed, _ = render(plan, catalog, Part.DATA, attempt, place).manifests
-    scene = scene_of(plan, catalog, attempt)
-    _refuse_warnings(data_findings(scene, place))
-    jobs = [(JOB, object_name(plan, part)) for part in (LISTING, TASKS, ASSEMBLY)]
-    taken = foreign_objects(site, plan.spec.name, [*names_of(needed), *jobs])
+    made = render(plan, catalog, Part.DATA, attempt, place).manifests
+    _refuse_warnings(data_findings(scene_of(plan, catalog, attempt), place))
+    *needed, listing, tasks, assembly = made
+    taken = foreign_objects(site, plan.spec.name, names_of(made))
     if taken:
         raise FindingsError(taken)
     for manifest in needed:
         create_or_apply(site, plan.spec.name, manifest)
-    spec = spec_digest(plan.spec)
-    work = _listed(site, scene, spec, tell)
-    if work is not None and work.done < work.tasks:
-        tasks = indexed_job(scene, TaskListPlace(work.address, work.tasks))
-        _run(site, _marked(tasks, spec), tell, "tasks")
-    ended = _run(site, _marked(assembly_job(scene), spec), tell, "assembling")
+    if _tasks_left(site, listing, tell):
+        _run(site, tasks, tell, "tasks")
+    ended = _run(site, assembly, tell, "assembling")
     return _last_json(site, ended)
 
 
@@ -183,40 +166,26 @@ def _refuse_warnings(found: list[Finding]) -> None:
         raise FindingsError([replace(each, severity=Severity.ERROR) for each in unusable])
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedTasks:
-    """A frozen task list and its progress."""
+def _tasks_left(site: Site, listing: Json, tell: Tell) -> int:
+    """Freeze the task list and return the number of tasks without a record.
 
-    address: str
-    tasks: int
-    done: int
-
-
-def _listed(site: Site, scene: Scene, spec: str, tell: Tell) -> _ListedTasks | None:
-    """Freeze the task list. None if the dataset already exists; the last step verifies it."""
+    0 if the dataset already exists; the last step verifies it.
+    """
     try:
-        job = _run(site, _marked(listing_job(scene), spec), tell, "listing")
+        job = _run(site, listing, tell, "listing")
     except FailedJobError as error:
         # The job exits with this code if the dataset exists. The last step reports any other usage
         # error.
         if BAD_USAGE in error.codes:
-            return None
+            return 0
         raise
     told = _last_json(site, job)
     try:
-        return _ListedTasks(str(told["address"]), int(told["tasks"]), int(told["done"]))
+        return int(told["tasks"]) - int(told["done"])
     except (KeyError, ValueError, TypeError):
         name = job["metadata"]["name"]
         said = "its pod was deleted before its output was read"
         raise FindingsError([_failed(site, name, [], said)]) from None
-
-
-def _marked(job: Json, spec: str) -> Json:
-    """Add the digest of the job's inputs: spec, image, list and command."""
-    head = job["metadata"]
-    inputs = digest({"spec": spec, "job": job["spec"]})
-    notes = (head.get("annotations") or {}) | {INPUTS: inputs}
-    return job | {"metadata": head | {"annotations": notes}}
 
 
 def _run(site: Site, job: Json, tell: Tell, step: str) -> Json:

@@ -5,7 +5,10 @@
 import gzip
 import io
 import json
+import lzma
+import tracemalloc
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +19,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.codes.data import BadInputError, InputCode
-from seatrial.dataprep.documents import json_lines, reading
+from seatrial.dataprep.documents import json_lines
+from seatrial.dataprep.documents import text as plain_text
 from seatrial.dataprep.documents.batches import DocumentBatch
 from seatrial.dataprep.documents.decompression import content_of
 from seatrial.dataprep.documents.reading import read_documents
-from seatrial.dataprep.tasks.task_list import InputFile, InputFormat, SourceSettings
+from seatrial.dataprep.inputs.selection import format_of
+from seatrial.dataprep.tasks.task_list import (
+    Compression,
+    InputFile,
+    InputFormat,
+    SourceSettings,
+)
 from tests.unit.dataprep.kernel_runs import packed
 
 PLAIN = SourceSettings("s")
-FORMATS = {"parquet": InputFormat.PARQUET, "txt": InputFormat.TEXT}
+PACKINGS = [*Compression]
 LINES = [
     b'{"text": "a"}',
     b'{"x": [1, {"text": "no"}], "text": "b\\n\\u00e9"}',
@@ -46,10 +56,12 @@ LINES = [
 
 
 def read(
-    stored: bytes, name: str = "a.jsonl", source: SourceSettings = PLAIN
+    stored: bytes,
+    name: str = "a.jsonl",
+    source: SourceSettings = PLAIN,
+    kind: InputFormat | None = None,
 ) -> list[DocumentBatch]:
-    kind = FORMATS.get(name.removesuffix(".zst").rpartition(".")[2], InputFormat.JSONL)
-    file = InputFile(name, len(stored), "", kind)
+    file = InputFile(name, len(stored), "", kind or format_of(name) or InputFormat.JSONL)
     return list(read_documents(file, source, lambda _: io.BytesIO(stored)))
 
 
@@ -68,7 +80,7 @@ def bad(batches: Sequence[DocumentBatch]) -> list[tuple[int, str]]:
     lines=st.lists(st.sampled_from(LINES), max_size=30),
     last=st.sampled_from([b"", b"\n"]),
     block=st.integers(140, 400),
-    name=st.sampled_from(["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"]),
+    name=st.sampled_from(["a.jsonl", *(f"a.jsonl{packing}" for packing in PACKINGS)]),
 )
 def test_documents_do_not_depend_on_the_pieces(
     monkeypatch: pytest.MonkeyPatch, lines: list[bytes], last: bytes, block: int, name: str
@@ -162,7 +174,7 @@ def test_a_line_without_end_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> Non
     assert offsets == [14, 14 + len(long) + 1 + 14]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.zst", "a.jsonl.gz", "a.txt.zst"])
+@pytest.mark.parametrize("name", [*(f"a.jsonl{packing}" for packing in PACKINGS), "a.txt.zst"])
 def test_every_cut_of_a_compressed_file_is_an_error(name: str) -> None:
     content = b'{"text": "some words"}\n' * 3
     stored = packed(content, name)
@@ -177,7 +189,7 @@ def test_every_cut_of_a_compressed_file_is_an_error(name: str) -> None:
         assert (finding.code, finding.where.file) == (InputCode.STREAM, name)
 
 
-@pytest.mark.parametrize("name", ["a.zst", "a.gz"])
+@pytest.mark.parametrize("name", [f"a{packing}" for packing in PACKINGS])
 @pytest.mark.parametrize("content", [b"", b"incompressible", bytes(5_000_000)])
 def test_content_comes_out_whole(name: str, content: bytes) -> None:
     stored = packed(content, name)
@@ -203,6 +215,81 @@ def test_damage_and_trailing_rubbish_are_errors() -> None:
             read(stored, "a.jsonl.zst")
     with pytest.raises(BadInputError, match="gzip stream"):
         read(gzip.compress(line) + b"rubbish", "a.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a.jsonl.bz2", "the bzip2 stream is damaged"),
+        ("a.jsonl.xz", "the xz stream is damaged"),
+        ("a.jsonl.lz4", "the lz4 stream is damaged"),
+    ],
+)
+def test_a_file_that_is_not_compressed_as_its_name_says(name: str, said: str) -> None:
+    with pytest.raises(BadInputError, match=said):
+        read(b'{"text": "a"}\n' * 100, name)
+    with pytest.raises(BadInputError, match=f"the {said.split()[1]} stream"):
+        read(packed(b'{"text": "a"}\n', name) + b"rubbish" * 10, name)
+
+
+def test_a_damaged_xz_or_bzip2_file_never_gives_other_documents() -> None:
+    content = b'{"text": "some words"}\n' * 3
+    for name in ("a.jsonl.xz", "a.jsonl.bz2"):
+        stored = packed(content, name)
+        for at in range(len(stored)):
+            flipped = stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
+            with suppress(BadInputError):
+                assert texts(read(flipped, name)) == ["some words"] * 3, at
+
+
+def test_an_xz_file_that_asks_for_gigabytes_of_memory_is_an_error() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]
+    with pytest.raises(BadInputError, match="Memory usage limit exceeded"):
+        read(lzma.compress(b'{"text": "a"}\n', filters=filters), "a.jsonl.xz")
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_bomb_is_one_line_that_is_too_long(
+    packing: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_lines, "LONGEST", 1 << 20)
+    monkeypatch.setattr(json_lines, "_GROWTH", 1 << 20)
+    stored = packed(b" " * (40 << 20) + b'\n{"text": "a"}\n', f"a{packing}")
+    tracemalloc.start()
+    batches = read(stored, f"a.jsonl{packing}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (texts(batches), bad(batches)) == (["a"], [(1, "too-long")])
+    assert peak < 20 << 20
+
+
+def test_the_text_of_a_file_can_be_split_into_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "\ufeffone\r\n\n \ntwo é\nthree\n\n\nfour".encode()
+    monkeypatch.setattr(plain_text, "_PIECE", 128)
+    for size in (65, 1 << 20):
+        monkeypatch.setattr(plain_text, "_PIECE", size)
+        lines = read(content, "a.txt", kind=InputFormat.TEXT_LINES)
+        assert texts(lines) == ["one", "two é", "three", "four"]
+        places = [batch.place(i) for batch in lines for i in range(len(batch.texts))]
+        assert [(place.line, place.offset) for place in places] == [
+            (1, 0), (4, 11), (5, 18), (8, 26)
+        ]  # fmt: skip
+        blocks = read(packed(content, "a.txt.xz"), "a.txt.xz", kind=InputFormat.TEXT_PARAGRAPHS)
+        assert texts(blocks) == ["one", "two é\nthree", "four"]
+
+
+def test_bad_lines_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"good\nba\xffd\n\nvery long line\nshort\n\nlast\n"
+    monkeypatch.setattr(plain_text, "LONGEST", 8)
+    lines = read(content, "a.txt", kind=InputFormat.TEXT_LINES)
+    assert texts(lines) == ["good", "short", "last"]
+    assert bad(lines) == [(2, "not-utf-8"), (4, "too-long")]
+    assert lines[0].bad[0].place.offset == 7
+    blocks = read(content, "a.txt", kind=InputFormat.TEXT_PARAGRAPHS)
+    assert (texts(blocks), bad(blocks)) == (["last"], [(1, "too-long"), (4, "too-long")])
+    source = SourceSettings("s", "text", "d")
+    found = bad(read(b"a\n\nb\n", "a.txt", source, InputFormat.TEXT_LINES))
+    assert found == [(1, "no-domain-field"), (3, "no-domain-field")]
 
 
 def parquet(columns: dict[str, Any], **options: Any) -> bytes:
@@ -264,6 +351,6 @@ def test_text_files(monkeypatch: pytest.MonkeyPatch) -> None:
     (batch,) = read(b"good \xff bad", "a.txt")
     assert bad([batch]) == [(1, "not-utf-8")]
     assert batch.bad[0].place.offset == 5
-    monkeypatch.setattr(reading, "LONGEST", 10)
+    monkeypatch.setattr(plain_text, "LONGEST", 10)
     assert bad(read(b"x" * 11, "a.txt")) == [(1, "too-long")]
     assert bad(read(b"x", "a.txt", SourceSettings("s", "text", "d"))) == [(1, "no-domain-field")]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.dataprep.drivers import single, work
+from seatrial.dataprep.drivers import local, single, work
 from seatrial.dataprep.drivers.driver import Job, line_of
+from seatrial.dataprep.drivers.local import PodsDriver
 from seatrial.dataprep.drivers.single import TRY_AGAIN, main
 from seatrial.dataprep.drivers.work import Bench
 from seatrial.dataprep.prepare import prepare
@@ -95,3 +96,68 @@ def test_a_silent_store_is_a_store_error_like_others() -> None:
     with pytest.raises(StoreError, match="finished work is kept"):
         silent()
     assert issubclass(BusyStoreError, StoreError)
+
+
+def share_done(out: Path, index: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
+    return main(["--at", str(out), "--workers", str(workers)])
+
+
+def test_workers_share_the_tasks_and_the_last_step_puts_them_together(
+    frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    tasks = thaw(frozen.read_bytes())
+    records = frozen.parent / "records"
+    assert share_done(out, "1", 2, monkeypatch) == ExitCode.OK
+    done = sorted(int(path.stem) for path in records.iterdir())
+    assert done == [task.number for task in tasks.tasks if task.number % 2 == 1]
+    # A pod that is retried does not repeat its tasks.
+    before = {path: path.stat().st_mtime_ns for path in records.iterdir()}
+    assert share_done(out, "1", 2, monkeypatch) == ExitCode.OK
+    assert {path: path.stat().st_mtime_ns for path in records.iterdir()} == before
+    assert share_done(out, "0", 2, monkeypatch) == ExitCode.OK
+    outcome = prepare(plan(tmp_path / "run.yaml"), PodsDriver(1))
+    assert outcome.is_new
+    assert not (out / "work").exists()
+    # More workers than tasks, or a data set that is complete: there is no work left.
+    assert share_done(out, "7", 8, monkeypatch) == ExitCode.OK
+
+
+def test_a_worker_waits_for_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(single, "LIST_SECONDS", 0.0)
+    monkeypatch.setattr(single, "LOOK_SECONDS", 0.01)
+    assert share_done(tmp_path / "out", "0", 2, monkeypatch) == TRY_AGAIN
+    assert "has no task list after 0 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("index", ["", "2", "-1", "x"])
+def test_a_worker_needs_its_number(
+    frozen: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert share_done(frozen.parents[2], index, 2, monkeypatch) == ExitCode.USAGE
+    assert "must be a number from 0 to 1" in capsys.readouterr().err
+
+
+def test_bad_input_of_a_share_is_not_tried_again(
+    frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, *_) = sorted((tmp_path / "corpus/s0").iterdir())
+    first.write_bytes(first.read_bytes()[:-5])
+    assert share_done(tmp_path / "out", "0", 1, monkeypatch) == ExitCode.FINDINGS
+
+
+def test_what_pods_do_not_do_is_done_here(
+    frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(local, "LOOK_SECONDS", 0.02)
+    assert share_done(tmp_path / "out", "0", 2, monkeypatch) == ExitCode.OK
+    outcome = prepare(plan(tmp_path / "run.yaml"), PodsDriver(1))
+    whole = tmp_path / "whole"
+    prepare(plan(tmp_path / "run.yaml"), InlineDriver(), to=str(whole))
+    for file in outcome.record.files:
+        for path in (file.tokens_file, file.index_file):
+            assert (tmp_path / "out" / path).read_bytes() == (whole / path).read_bytes()

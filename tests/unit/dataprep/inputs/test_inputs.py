@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.dataprep.inputs.access import list_inputs, open_input
+from seatrial.dataprep.inputs import access
+from seatrial.dataprep.inputs.access import list_corpus, list_inputs, open_input
 from seatrial.dataprep.inputs.hub import HubPlace
 from seatrial.dataprep.inputs.selection import InputError, format_of, matches, spread
 from seatrial.dataprep.tasks.task_list import InputFile, InputFormat
@@ -45,7 +46,14 @@ def _paths(root: Path, **options: object) -> list[str]:
         ("a.zst", None),
         ("a.parquet.gz", None),
         ("jsonl", None),
-        ("a.jsonl.bz2", None),
+        ("a.jsonl.bz2", InputFormat.JSONL),
+        ("a.jsonl.xz", InputFormat.JSONL),
+        ("a.txt.lz4", InputFormat.TEXT),
+        ("a.tar", InputFormat.TAR),
+        ("a.tar.zst", InputFormat.TAR),
+        ("a.TGZ", InputFormat.TAR),
+        ("a.jsonl.7z", None),
+        ("a.list", None),
         ("a.jsonl/README", None),
     ],
 )
@@ -314,3 +322,72 @@ def test_a_missing_extra_is_named(address: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[data\]'"):
         list_inputs(_source(address))
+
+
+def test_a_corpus_list_names_files_and_directories(tmp_path: Path) -> None:
+    _write(tmp_path, "lists/near.jsonl", "up.jsonl.xz", "dir/b.tar", "dir/a.tar", "dir/README")
+    away = tmp_path / "away.txt"
+    away.write_text("x")
+    listing = tmp_path / "lists" / "corpus.list"
+    listing.write_text(f"\ufeff# the corpus\nnear.jsonl\r\n\n  ../up.jsonl.xz \n../dir\n{away}\n")
+    files = list_inputs(_source(listing))
+    assert [os.path.relpath(file.address, tmp_path) for file in files] == [
+        "away.txt", "dir/a.tar", "dir/b.tar", "lists/near.jsonl", "up.jsonl.xz"
+    ]  # fmt: skip
+    kinds = [InputFormat.TEXT, *[InputFormat.TAR] * 2, *[InputFormat.JSONL] * 2]
+    assert [file.format for file in files] == kinds
+    assert len(list_inputs(_source(listing, sample_files=2))) == 2
+    assert list_corpus(str(listing)).files[0].path == str(tmp_path / "lists/near.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the corpus list has no entries"),
+        ("# only a comment\n", "the corpus list has no entries"),
+        ("a.jsonl\nmissing.jsonl\n", r"corpus.list:2: .*missing.jsonl: No such file"),
+        ("a.jsonl\n./a.jsonl\n", "corpus.list:2: .*a.jsonl is already in line 1"),
+        ("a.jsonl\n.\n", "corpus.list:2: .*a.jsonl is already in line 1"),
+        ("other.list\n", "corpus.list:1: other.list is a corpus list, and a list cannot contain"),
+        ("\nb.data\n", "corpus.list:2: .*b.data: its name does not show a known format"),
+        ("https://x.example/a.jsonl\n", "corpus.list:1: .*copy the files first"),
+        ("~/a.jsonl\n", "corpus.list:1: .*home directory"),
+        ("hf_" + "a1B2c3D4e5" * 4 + "\n", "corpus.list:1: looks like a secret"),
+    ],
+)
+def test_a_bad_entry_of_a_corpus_list_is_named_with_its_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    _write(tmp_path, "a.jsonl", "b.data", "other.list")
+    (tmp_path / "corpus.list").write_text(text)
+    with pytest.raises(InputError, match=said):
+        list_inputs(_source(tmp_path / "corpus.list"))
+
+
+def test_what_a_corpus_list_cannot_be(tmp_path: Path) -> None:
+    _write(tmp_path, "a.jsonl")
+    listing = tmp_path / "corpus.list"
+    listing.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        list_inputs(_source(listing))
+    listing.write_text("a.jsonl\n")
+    with pytest.raises(InputError, match=r"names its files\. Remove files"):
+        list_inputs(_source(listing, files="*.jsonl"))
+    with pytest.raises(InputError, match="output goes to the same place"):
+        list_inputs(_source(listing), output=str(tmp_path / "a.jsonl"))
+    # A list is not followed unless the spec names it.
+    assert _paths(tmp_path) == ["a.jsonl"]
+
+
+def test_names_of_a_list_in_an_object_store_are_relative_to_it() -> None:
+    (entry,) = [access._entry("s3://bucket/dir/corpus.list", 1, "../x/a.jsonl")]
+    assert entry.address == "s3://bucket/x/a.jsonl"
+    hub = access._entry("hf://datasets/o/n@main/corpus.list", 1, "en/a.jsonl")
+    assert hub.address == "hf://datasets/o/n@main/en/a.jsonl"
+
+
+def test_text_can_be_read_by_lines_or_paragraphs(tmp_path: Path) -> None:
+    _write(tmp_path, "a.txt", "b.jsonl")
+    for format_ in ("text-lines", "text-paragraphs"):
+        (file,) = list_inputs(_source(tmp_path, format=format_))
+        assert (Path(file.address).name, str(file.format)) == ("a.txt", format_)
