@@ -14,6 +14,7 @@ from seatrial.cli import rehearse as rehearse_command
 from seatrial.cli.main import app
 from seatrial.engine_process.process import Training, TrainingOutcome
 from seatrial.engine_process.weights import Logits, WeightsError
+from seatrial.engines.engine import Engine
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.rehearsal import drills
 from tests.conftest import SPEC
@@ -188,7 +189,7 @@ def exported(
 ) -> tuple[int, str]:
     """The drill, with an export that worked and a comparison that gave this."""
 
-    def compare(*_: object) -> Logits:
+    def compare(*_: object, engine: Engine) -> Logits:
         if isinstance(logits, Exception):
             raise logits
         return logits
