@@ -248,5 +248,5 @@ def test_a_named_directory_that_does_not_exist_is_refused(
 ) -> None:
     monkeypatch.setenv("SEATRIAL_CATALOG", str(tmp_path / "fatcs"))
     default_catalog.cache_clear()
-    with pytest.raises(UsageError, match="which is no directory"):
+    with pytest.raises(UsageError, match="which is not a directory"):
         default_catalog()

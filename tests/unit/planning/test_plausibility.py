@@ -34,7 +34,7 @@ def test_a_run_of_years_is_reported_with_nodes_and_tokens_that_work(catalog: Cat
     assert warning.value == f"{days:,.0f} days"
     assert "8 GPUs train" in warning.rule
     assert "the run has 15 T tokens" in warning.rule
-    assert "Compute-optimal for" in warning.fix
+    assert "are compute-optimal for" in warning.fix
     nodes = re.search(r"use about ([\d,]+) nodes", warning.fix)
     assert nodes is not None
     wide = ("cluster.node_type=p5.48xlarge", f"cluster.nodes={nodes[1].replace(',', '')}")

@@ -177,7 +177,7 @@ REFUSALS = {
             "parallelism.tp_size=4",
         ),
         "ST-LAYOUT-003 parallelism.tp_size: 6 key-value heads are not divisible by tp_size "
-        "4. Use tp_size 1 or 2 or 3.",
+        "4. Use tp_size 1, 2 or 3.",
     ),
     "width": (
         (
@@ -395,8 +395,8 @@ REFUSALS = {
     ),
     "capacity": (
         ("cluster.storage={tier: fsx-lustre-250, capacity: 2Ti}",),
-        "ST-PLAN-009 cluster.storage.capacity: fsx-lustre-250 offers 1.17 TiB and multiples "
-        "of 2.34 TiB above. Use 3600Gi.",
+        "ST-PLAN-009 cluster.storage.capacity: fsx-lustre-250 offers 1.17 TiB plus multiples "
+        "of 2.34 TiB. Use 3600Gi.",
     ),
     "unknown-preset": (
         ("model.preset=gpt3-17b",),
