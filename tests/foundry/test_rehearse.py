@@ -20,6 +20,6 @@ def test_a_recipe_is_rehearsed(name: str, tmp_path: Path, figure: Figure) -> Non
     assert answer.code == 0
     assert [drill for drill, result in results.items() if not result["judged"]] == []
     assert "bitwise identical" in results["kill"]["said"]
-    assert "GPT2LMHeadModel, logits of" in results["export"]["said"]
+    assert "GPT2LMHeadModel, logits for" in results["export"]["said"]
     for drill in ("arguments", "kill", "reshard", "export"):
         figure("rehearsal", name, drill, results[drill]["said"])

@@ -130,5 +130,7 @@ def test_what_cannot_be_read_at_the_other_end_is_sent_again(tmp_path: Path, fail
 
 def test_the_fix_names_the_setting_of_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(StoreError, match=r"Set checkpoints\.location \(or --to\) to a directory"):
+    with pytest.raises(
+        StoreError, match=r"Set checkpoints\.location \(or --to\) to an existing or new directory"
+    ):
         LocalPlace(tmp_path / "file").store.create("tracker", b"x")
