@@ -90,13 +90,13 @@ TRAINJOB = "cluster.operator=trainjob"
             ("checkpoints={location: /scratch/here, every_steps: 100}",),
             RenderCode.LOCATION,
             "checkpoints.location",
-            "it is lost when the pod ends",
+            "its files are lost with the pod",
         ),
         (
             ("checkpoints={location: /database, every_steps: 100}",),
             RenderCode.LOCATION,
             "checkpoints.location",
-            "not on the volume",
+            "not on the shared volume",
         ),
         (
             ("cluster.image=worker-megatron-efa",),
@@ -141,7 +141,7 @@ TRAINJOB = "cluster.operator=trainjob"
             ),
             RenderCode.OPERATOR,
             "cluster.gang",
-            "Kueue starts pods together",
+            "starts pods together with Kueue",
         ),
     ],
 )
