@@ -131,8 +131,9 @@ class _Reading:
         domain: str | BadLineReason | None = None
         if self._domain_path is not None:
             found = parse_object(metadata) if metadata else BadLineReason.NO_DOMAIN
-            is_reason = isinstance(found, BadLineReason) or found is None
-            domain = BadLineReason.NO_DOMAIN if is_reason else domain_in(found, self._domain_path)
+            domain = BadLineReason.NO_DOMAIN
+            if isinstance(found, dict):
+                domain = domain_in(found, self._domain_path)
         if isinstance(domain, BadLineReason):
             self._builder.add(place, domain, None, excerpt(metadata or text))
         else:
