@@ -223,7 +223,9 @@ def _source(tasks: TaskList, source: SourceSettings, encoder: Encoder) -> Source
         samples.append(_sample(file, source, encoder))
     stored = sum(sample.stored for sample in samples)
     if not stored:
-        raise UsageError(f"all files of the source {source.name} are empty.")
+        raise UsageError(
+            f"all files in source {source.name} are empty. Check data.sources.from and files."
+        )
     whole = stored >= total
     largest = max(file.size for file in files)
     lines = sum(sample.documents + sample.bad for sample in samples)

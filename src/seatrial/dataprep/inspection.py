@@ -38,7 +38,7 @@ def record_at(address: str) -> DatasetRecord:
         raise UsageError(
             f"{address} has no {RECORD_FILE}, so there is no data set. "
             "Prepare it with: seatrial data prepare run.yaml. For a run on a cluster whose volume "
-            "this host does not mount, add --on kubernetes, here too."
+            "this host does not mount, add --on kubernetes to both commands."
         )
     return record
 

@@ -117,7 +117,7 @@ def prepare(
 
     Raises:
         FindingsError: An input, a part or the result is invalid.
-        OtherDataError: The output location already contains other data.
+        OtherDataError: The output location already contains different data.
     """
     began = time.monotonic()
     tell = tell or (lambda _: None)
@@ -194,7 +194,7 @@ class _Preparation:
     def finished(self, *, begun: bool = False) -> PreparationOutcome | None:
         """Return the outcome if the data set exists, and delete leftover work.
 
-        Once this start works on tasks, its own work on another list is deleted too.
+        Once this start works on tasks, its own work on a different list is deleted too.
         """
         record = finished_record(self.store)
         if record is None:
@@ -253,7 +253,7 @@ class _Preparation:
         """Keep all others from writing files to the root from now on."""
         self.claim = take_claim(self.store, self.tasks)
         if self.claim.is_new:
-            # Another list may have replaced files that an earlier start put there.
+            # A different list may have replaced files that an earlier start put there.
             forget_assembled(self.store, self.tasks)
 
     def _refuse_lost_claim(self) -> None:
@@ -272,7 +272,7 @@ class _Preparation:
             return
         inputs = sum(len(task.inputs) for task in self.tasks.tasks)
         lines = sum(record.counts.lines for record in records.values())
-        rule = f"{inputs:,} files with {lines:,} lines gave no tokens."
+        rule = f"{inputs:,} files with {lines:,} lines produced no tokens."
         fix = "Check from, files, format and text_field of the sources."
         where = Where(field="data.sources")
         raise FindingsError(
@@ -386,18 +386,22 @@ def _differs(store: Store, record: DatasetRecord, tasks: TaskList) -> str:
     before, now = record.settings, tasks.settings
     reasons = []
     if _without_place(before.tokenizer) != _without_place(now.tokenizer):
-        reasons.append(f"another tokenizer ({before.tokenizer.address})")
+        reasons.append(f"a different tokenizer ({before.tokenizer.address})")
     if before.sources != now.sources:
-        reasons.append(f"other sources ({', '.join(source.name for source in before.sources)})")
+        reasons.append(f"different sources ({', '.join(source.name for source in before.sources)})")
     if before.empty_documents != now.empty_documents:
         reasons.append(f"empty_documents {before.empty_documents}")
     if before.end_token_in_text != now.end_token_in_text:
         reasons.append(f"end_token_in_text {before.end_token_in_text}")
     if not reasons:
-        reasons.append("other input files, other versions of them, or an older Seatrial")
+        reasons.append(
+            "different input files, different versions of these files, or an older version of "
+            "Seatrial"
+        )
     return (
         f"{store.address} contains a data set that was prepared with {' and '.join(reasons)}. "
-        "Set data.location (or --to) to another directory, or delete this one to prepare it again."
+        "Set data.location (or --to) to a different directory, or delete this one to prepare it "
+        "again."
     )
 
 
@@ -434,7 +438,7 @@ def freeze_list(plan: Plan, to: str | None = None) -> FrozenList:
     if finished_record(store) is not None:
         raise UsageError(
             f"{store.address} already contains a data set, so there are no tasks to run. Verify it "
-            "with: seatrial data verify. Or set data.location (or --to) to another directory."
+            "with: seatrial data verify. Or set data.location (or --to) to a different directory."
         )
     tasks = freeze_into(store, frozen, tokenizer)
     done = load_records(store, thaw(frozen))

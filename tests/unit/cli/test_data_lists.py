@@ -175,6 +175,6 @@ def test_the_hub_is_asked_a_few_times_and_in_silence(tmp_path: Path) -> None:
         check=True,
     )
     said, count = done.stdout.splitlines()
-    assert said.startswith("the Hub does not answer (status 503)")
+    assert said.startswith("the Hub does not respond (status 503)")
     assert count == "3"
     assert done.stderr == ""

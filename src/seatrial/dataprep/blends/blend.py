@@ -208,12 +208,12 @@ def _paths(files: Iterable[SplitFile]) -> list[Finding]:
     for file in files:
         rule = ""
         if file.path.split() != [file.path]:
-            rule = f"{file.path!r} contains white space, which ends a path in the blend file."
+            rule = f"{file.path!r} contains whitespace, which terminates a path in the blend file."
         elif _is_number(file.path):
             rule = f"{file.path!r} is a number, which the engine reads as a weight."
         if rule:
             where = Where(field="data.location", file=file.path)
-            fix = "Set data.location to an absolute path without white space."
+            fix = "Set data.location to an absolute path without whitespace."
             code = DatasetCode.BLEND_PATH
             findings.append(Finding(code, Severity.ERROR, where, rule, file.path, fix))
     return findings[:1]

@@ -168,5 +168,6 @@ def _no_documents(address: str, names: list[str]) -> BadInputError:
     return broken_archive(
         address,
         f"none of its {len(names):,} members is a document ({shown}{more}).",
-        "Use members that end in .jsonl, .ndjson, .json or .txt, or narrow files to other files.",
+        "Use members that end in .jsonl, .ndjson, .json or .txt, or set files to a glob that"
+        " excludes this archive.",
     )

@@ -164,7 +164,7 @@ def _check(schema: pa.Schema, path: str, address: str) -> None:
     if not any(is_kind(kind) for is_kind in strings):
         raise _broken(
             address,
-            f"the column {path} holds {kind}, not strings.",
+            f"the column {path} contains {kind}, not strings.",
             "Set text_field and domain_field of the source to string columns.",
             str(kind),
         )

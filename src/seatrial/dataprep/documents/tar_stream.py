@@ -81,7 +81,7 @@ class _Archive:
         """Return the error for an archive that ends too early."""
         return broken_archive(
             self.address,
-            f"the tar archive is truncated, after {self.position:,} bytes of it.",
+            f"the tar archive is truncated after {self.position:,} bytes.",
             "Download or write the file again, then rerun the command; finished tasks are kept.",
         )
 
@@ -89,7 +89,7 @@ class _Archive:
         """Return the error for a header that cannot be used."""
         return broken_archive(
             self.address,
-            f"the tar archive is damaged: {what}, {self.position:,} bytes into it.",
+            f"the tar archive is damaged at byte {self.position:,}: {what}.",
             "Download or write the file again, then rerun the command; finished tasks are kept.",
         )
 
@@ -194,7 +194,7 @@ def _header(archive: _Archive) -> tarfile.TarInfo | None:
         try:
             return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except (tarfile.HeaderError, ValueError) as error:
-            raise archive.damaged(f"{error} at a header") from error
+            raise archive.damaged(f"{error} in a header") from error
     return None
 
 

@@ -155,7 +155,7 @@ def failure(task: Task, error: dict[str, Any], tries: int) -> Exception | None:
     if tries < TRIES:
         return None
     return TransientTaskError(
-        f"task {task.number} ({_inputs(task)}) failed {tries} times. The last reason: "
+        f"task {task.number} ({_inputs(task)}) failed {tries} times. The last error: "
         f"{error['text'].rstrip('.')}. Finished tasks are kept: fix the cause and rerun the "
         "command."
     )

@@ -172,8 +172,8 @@ def _number(tasks: TaskList, given: int | None) -> int:
     text = os.environ.get(INDEX, "") if given is None else str(given)
     if not (text.isascii() and text.isdigit()) or int(text) >= len(tasks.tasks):
         raise UsageError(
-            f"there is no task {text or 'given'}: the list has tasks 0 to {len(tasks.tasks) - 1}. "
-            f"Use --task, or set {INDEX}."
+            f"{f'there is no task {text}' if text else 'no task number is set'}: the list has "
+            f"tasks 0 to {len(tasks.tasks) - 1}. Use --task, or set {INDEX}."
         )
     return int(text)
 

@@ -41,9 +41,9 @@ def refuse_within(address: str, output: str) -> None:
     place, root = _place(address), _place(output)
     if place == root or f"{place}/".startswith(f"{root}/{WORK}/"):
         raise InputError(
-            f"{named(address)}: the output goes to the same place as the input ({named(output)}), "
-            "so a second start would read it as text. "
-            "Set data.location (or --to) to another directory, which may be below this one."
+            f"{named(address)}: the output location is the same as the input ({named(output)}), so "
+            "a second start would read the output as text. "
+            "Set data.location (or --to) to a different directory, which can be below this one."
         )
 
 

@@ -250,7 +250,7 @@ class _HubFile(io.RawIOBase):
         self._pieces = response.iter_bytes(_PIECE)
 
     def _check(self, response: Any) -> None:
-        """Reject a response for another version of the file, or from another position."""
+        """Reject a response for a different version of the file, or from a different position."""
         version = _etag(response)
         if response.status_code == 206:
             start, size = _range(response.headers.get("content-range", ""))

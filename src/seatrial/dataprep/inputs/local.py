@@ -122,7 +122,7 @@ class _PinnedFile(io.FileIO):
         self._pinned = (file.size, file.version)
         self._target = file.version.partition(" ")[2]
         if self._target and os.path.realpath(file.address) != self._target:
-            raise changed(file.address, f"a link to {self._target}", "a link to another file")
+            raise changed(file.address, f"a link to {self._target}", "a link to a different file")
         # Do not follow a link if the file was not a link when it was listed.
         no_link = os.O_NOFOLLOW if not self._target else 0
         path = self._target or file.address
@@ -168,5 +168,5 @@ def changed(address: str, before: str, now: str) -> InputError:
     """Return the error for an input that has changed since the task list was frozen."""
     return InputError(
         f"{address}: changed since the inputs were listed (then {before}, now {now}). Restore the "
-        "old file, or prepare the data from scratch, so that all of it is from the same version."
+        "old file, or prepare the data from scratch, so that all data comes from one version."
     )

@@ -174,7 +174,7 @@ def _alone(file: Listed, source: DataSource, address: str) -> InputFile:
     format_ = format_of(file.path)
     if format_ is None:
         raise InputError(
-            f"{address}: its name does not show a known format ({_KNOWN}). "
+            f"{address}: its name does not indicate a supported format ({_KNOWN}). "
             "Set format to its format."
         )
     return _input(file, format_)
@@ -193,9 +193,9 @@ def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list
         if wanted is None or can_be_read_as(format_, wanted):
             found.append(_input(file, wanted or format_))
     if not found:
-        kind = f"a {source.format} file" if wanted else f"a file of a known format ({_KNOWN})"
+        kind = f"a {source.format} file" if wanted else f"a supported format ({_KNOWN})"
         raise InputError(
-            f"{address}: none of its {_files(listed)} has the name of {kind}. "
+            f"{address}: none of its {_files(listed)} has the suffix of {kind}. "
             + ("Set files to a glob that matches them." if wanted else _SET_BOTH)
         )
     formats = Counter(file.format for file in found)
@@ -230,8 +230,8 @@ def _by_glob(listed: Sequence[Listed], source: DataSource, address: str) -> list
         format_ = format_of(file.path)
         if format_ is None:
             raise InputError(
-                f"{address}: {file.path} matches files ({glob!r}), but its name does not show a "
-                f"known format ({_KNOWN}). Set format to its format, or narrow the glob."
+                f"{address}: {file.path} matches files ({glob!r}), but its name does not indicate "
+                f"a supported format ({_KNOWN}). Set format to its format, or narrow the glob."
             )
         found.append(_input(file, format_))
     return found

@@ -43,7 +43,7 @@ def raw_sources(plan: Plan) -> list[tuple[str, DataSource]]:
     """Return the sources of raw text; raise an error if there are none to prepare."""
     if plan.spec.data.mock:
         raise UsageError(
-            "data.mock is true: the engine generates its data, so there are none to prepare."
+            "data.mock is true: the engine generates its data, so there is no data to prepare."
         )
     raw = [(name, source) for name, source in named_sources(plan) if source.from_ is not None]
     if not raw:

@@ -346,7 +346,7 @@ class _Run:
         return BadInputError(
             InputCode.AUDIT,
             str(batch.place(0)),
-            f"{self._encoder.backend} gives {error}, from this document on.",
+            f"{self._encoder.backend} returns {error}, starting with this document.",
             f"Uninstall {self._encoder.name} and prepare the data again.",
         )
 

@@ -100,7 +100,7 @@ def check_conserved(
         for segment in file.segments:
             found = (segment.documents, segment.tokens, segment.digest)
             if given.pop((segment.task, file.domain), None) != found:
-                rule = f"{file.name} contains data of task {segment.task} that its record lacks."
+                rule = f"{file.name} contains data that the record of task {segment.task} lacks."
                 report.add(DatasetCode.COUNTS, rule, segment.task)
             group = (file.source, file.domain)
             if source_of.get(segment.task) != file.source or last.get(group, -1) >= segment.task:
@@ -108,7 +108,7 @@ def check_conserved(
                 report.add(DatasetCode.COUNTS, rule, segment.task)
             last[group] = segment.task
     for task, domain in given:
-        rule = f"the output of task {task} for the domain {domain!r} is in no file."
+        rule = f"the output of task {task} for the domain {domain!r} is not in any file."
         report.add(DatasetCode.COUNTS, rule, task)
     return report.findings()
 
@@ -204,7 +204,7 @@ def planned_files(
 
 
 def _records_of_all(tasks: TaskList, records: Iterable[PartRecord]) -> dict[int, PartRecord]:
-    """Return the records by task; raise an error if one is missing or of another list."""
+    """Return the records by task; raise an error if one is missing or of a different list."""
     by_task = {r.task: r for r in records if r.list_digest == tasks.digest}
     missing = [task.number for task in tasks.tasks if task.number not in by_task]
     if missing:
@@ -315,7 +315,7 @@ def _damage(store: Store, file: PlannedFile) -> list[DamagedPartError]:
 
 
 def forget_assembled(store: Store, tasks: TaskList) -> None:
-    """Make the next call write all files again: they are damaged, or belong to another list.
+    """Make the next call write all files again: they are damaged, or belong to a different list.
 
     The markers of started files stay, so that whoever abandons the list can delete the files.
     """
@@ -335,7 +335,7 @@ def _finding(error: DamagedPartError) -> Finding:
 
 
 class _StoppedError(Exception):
-    """A thread stops because another one failed or the user interrupted."""
+    """A thread stops because a different thread failed or the user interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,8 +432,8 @@ def _keep(file: IO[bytes], block: memoryview) -> None:
     except OSError as error:
         raise StoreError(
             f"{gettempdir()}: {error.strerror}; Seatrial keeps document lengths there during "
-            "assembly, 4 bytes per document. Free some space or set TMPDIR to another directory, "
-            "then rerun the command: finished work is kept."
+            "assembly, 4 bytes per document. Free some space or set TMPDIR to a different "
+            "directory, then rerun the command: finished work is kept."
         ) from error
 
 

@@ -23,7 +23,7 @@ from seatrial.storage.writer_claims import new_attempt
 
 
 class OtherDataError(SeatrialError):
-    """The output location already contains other data."""
+    """The output location already contains different data."""
 
 
 def finished_record(store: Store) -> DatasetRecord | None:
@@ -79,7 +79,7 @@ class Claim:
     attempt: str
     """The attempt that made the claim; distinguishes a claim that was deleted and made again."""
     is_new: bool = False
-    """True if it was just created, so that another list may have written there before."""
+    """True if it was just created, so that a different list may have written there before."""
 
     def to_json(self) -> bytes:
         """Return the claim as it is stored."""
@@ -92,7 +92,7 @@ def take_claim(store: Store, tasks: TaskList) -> Claim:
     """Claim the root for a list, or join an existing claim for the same list.
 
     Raises:
-        OtherDataError: The root is claimed for another list, or contains a finished data set.
+        OtherDataError: The root is claimed for a different list, or contains a finished data set.
     """
     own = Claim(tasks.digest, new_attempt(), is_new=True)
     for _ in range(_TRIES):
@@ -100,7 +100,7 @@ def take_claim(store: Store, tasks: TaskList) -> Claim:
             if finished_record(store) is not None:
                 # The claim was free only because the list that held it is finished.
                 store.delete([CLAIM_FILE])
-                raise OtherDataError(f"{store.address} now contains another data set.")
+                raise OtherDataError(f"{store.address} now contains a different data set.")
             return own
         there = _holder(store)
         if there is not None and there.list_digest == tasks.digest:
@@ -108,9 +108,9 @@ def take_claim(store: Store, tasks: TaskList) -> Claim:
         if there is not None:
             break
     raise OtherDataError(
-        f"{store.address} is in use by a preparation with other settings or inputs. Wait for it "
-        "to finish, or set data.location (or --to) to another directory. If it was stopped and "
-        f"will not continue, delete {store.address}/{CLAIM_FILE} and rerun this command: the "
+        f"{store.address} is in use by a preparation with different settings or inputs. Wait for "
+        "it to finish, or set data.location (or --to) to a different directory. If it was stopped "
+        f"and will not continue, delete {store.address}/{CLAIM_FILE} and rerun this command: the "
         "finished tasks of this preparation are kept."
     )
 

@@ -148,7 +148,7 @@ class DatasetRecord:
         try:
             values: dict[str, Any] = parse_json(data)
             if values.pop("format") != FORMAT:
-                raise ValueError("the record was written by another version of Seatrial")
+                raise ValueError("the record was written by a different version of Seatrial")
             values["settings"] = settings_from(values["settings"])
             values["files"] = tuple(map(data_file_from, values["files"]))
             values["sources"] = tuple(map(_summary, values["sources"]))
@@ -161,7 +161,7 @@ class DatasetRecord:
                 f"this is not the record of a data set ({type(error).__name__}: {error}).",
                 "",
                 "Restore the file from the original. Or delete it and prepare the data again, or "
-                "choose another directory for them.",
+                "prepare the data in a different directory.",
             )
             raise FindingsError([finding]) from error
 

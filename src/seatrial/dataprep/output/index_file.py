@@ -137,7 +137,7 @@ def write_index(out: IndexSink, header: IndexHeader, lengths: LengthsSource, fil
 
 def _check_limits(header: IndexHeader, file: str) -> None:
     if header.documents > LARGEST_COUNT:
-        rule = f"{header.documents} documents in one file; the engine can count {LARGEST_COUNT}."
+        rule = f"the file has {header.documents} documents; the engine supports {LARGEST_COUNT}."
         fix = "Split the source into domains or several sources."
         raise index_error(file, rule, str(header.documents), fix, DatasetCode.LIMIT)
 

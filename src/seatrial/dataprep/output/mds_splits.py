@@ -33,7 +33,7 @@ from seatrial.storage.state_files import parse_json
 from seatrial.storage.store import Store
 
 MADE_OF = "made-of.json"
-"""Names the tokens that the shards next to it consist of; shards of other tokens are deleted."""
+"""Names the tokens in the shards next to it; shards of different tokens are deleted."""
 SPLITS = ("train", "val")
 """The folders, named as in the converter; there is no third one."""
 
@@ -96,7 +96,7 @@ def cut(store: Store, record: DatasetRecord, wanted: Cut, made: Made | None = No
 
 
 def _begin(store: Store, record: DatasetRecord, wanted: Cut) -> None:
-    """Record the tokens of the shards before writing any; delete shards of other tokens."""
+    """Record the tokens of the shards before writing any; delete shards of different tokens."""
     digests = [file.tokens_digest for file in wanted.files(record)]
     made_of = canonical_json(asdict(wanted) | {"tokens": digests}).encode() + b"\n"
     path = f"{wanted.directory}/{MADE_OF}"

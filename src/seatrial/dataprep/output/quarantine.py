@@ -140,7 +140,7 @@ def _finding(where: str, counts: Counts, share: float) -> Finding:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.bad.items()))
     rule = (
         f"{bad:,} of {counts.lines:,} lines are bad ({reasons}), more than the allowed share of "
-        f"{share:g}; the data were prepared with another limit."
+        f"{share:g}; the data was prepared with a different limit."
     )
     fix = f"Raise {_FIELD}, or fix the lines and prepare the data again."
     value = f"{bad / counts.lines:.2g}"

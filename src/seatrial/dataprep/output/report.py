@@ -34,6 +34,6 @@ class VerificationReport:
         found = []
         for code, (rule, value, fix, severity) in self._first.items():
             others = self._number[code] - 1
-            more = f" There are {others} more such places." if others else ""
+            more = f" There are {others} more such locations." if others else ""
             found.append(Finding(code, severity, Where(file=self.file), rule + more, value, fix))
         return found

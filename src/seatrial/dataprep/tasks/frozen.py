@@ -78,7 +78,7 @@ def current_list(store: Store) -> str | None:
 
 
 def _put(store: Store, path: str, data: bytes, identity: Callable[[bytes], object]) -> None:
-    """Create a file, or replace one of the same identity; raise an error for another identity."""
+    """Create a file, or replace one with the same identity; otherwise raise an error."""
     if store.create(path, data):
         return
     there = store.read(path)
@@ -103,7 +103,7 @@ def _is_same(there: bytes, data: bytes, identity: Callable[[bytes], object]) -> 
 
 
 def load_records(store: Store, tasks: TaskList) -> dict[int, PartRecord]:
-    """Return the records of finished tasks; deletes records of other lists."""
+    """Return the records of finished tasks; delete records of different lists."""
     below = record_file(tasks.name, 0).rpartition("/")[0]
     paths = [file.path for file in store.list(below)]
     records: dict[int, PartRecord] = {}

@@ -35,7 +35,7 @@ class OutOfVocabularyError(ValueError):
 
 
 def narrowed(tokens: NDArray[Any], kind: np.dtype[Any], vocab_size: int) -> NDArray[Any]:
-    """Convert tokens to another type, and check that each is in the vocabulary and so fits."""
+    """Convert tokens to a different type, and check that each is in the vocabulary and so fits."""
     stored = np.empty(len(tokens), kind)
     for start in range(0, len(tokens), _BLOCK):
         block = tokens[start : start + _BLOCK]

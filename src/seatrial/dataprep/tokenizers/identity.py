@@ -102,7 +102,7 @@ def _tiktoken(found: FoundTokenizer) -> tuple[int, int]:
             InputCode.TOKENIZER,
             found.address,
             f"a rank file does not specify how text is split, and {name} is not an encoding that"
-            " tiktoken knows.",
+            " tiktoken supports.",
             f"Rename it to the name of its encoding: {', '.join(known_encodings())} (.tiktoken).",
         )
     encoding = encoding_of(name, found.data)

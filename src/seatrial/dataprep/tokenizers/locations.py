@@ -126,7 +126,7 @@ def _on_the_hub(address: str) -> FoundTokenizer:
     if path is None and silence:
         raise _absent(
             address,
-            f"the Hub does not answer ({silence}), and its cache on this machine does not contain"
+            f"the Hub does not respond ({silence}), and its cache on this machine does not contain"
             " the tokenizer.",
             "Retry when the Hub is reachable, or download tokenizer.json on a machine that can"
             " reach it and use its path.",
@@ -162,7 +162,7 @@ def _unanswered(hub: Any, name: str, revision: str) -> str:
 
 
 def _silence(hub: Any, url: str) -> str:
-    """Explain why the Hub does not answer about a file; empty if it does."""
+    """Explain why the Hub does not respond about a file; empty if it does."""
     reason = ""
     for number in range(_TRIES):
         if number:

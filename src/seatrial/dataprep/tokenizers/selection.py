@@ -164,7 +164,7 @@ def chosen_backend(store: Store, tasks: TaskList) -> str:
         if version_of(kept["backend"]) == kept["version"]:
             return str(kept["backend"])
     except (FileNotFoundError, ImportError, ValueError, KeyError, TypeError):
-        # Not chosen yet, chosen on another machine, or damaged: choose again.
+        # Not chosen yet, chosen on a different machine, or damaged: choose again.
         pass
     texts = sample_texts(tasks, SAMPLE_BYTES)
     settings = tasks.settings
@@ -178,7 +178,7 @@ def chosen_backend(store: Store, tasks: TaskList) -> str:
 def proven_encoder(store: Store, tasks: TaskList, backend: str) -> Encoder:
     """Open the tokenizer of a list with the chosen backend, in a worker process.
 
-    A backend is verified for one version. If this machine has another version or none, the
+    A backend is verified for one version. If this machine has a different version or none, the
     reference does the work, and the backend name in the records states the reason.
     """
     reference = LADDERS[tasks.settings.tokenizer.kind][-1]

@@ -110,8 +110,8 @@ def check_counts(record: DatasetRecord) -> list[Finding]:
         documents = sum(file.documents for file in files)
         if documents != counts.documents:
             rule = (
-                f"source {source.name} gave {counts.documents} documents, but its files have "
-                f"{documents}."
+                f"source {source.name} produced {counts.documents} documents, but its files "
+                f"contain {documents}."
             )
             report.add(DatasetCode.COUNTS, rule, documents)
         used = counts.documents + counts.dropped + sum(counts.bad.values())
@@ -125,6 +125,6 @@ def check_counts(record: DatasetRecord) -> list[Finding]:
         if file.empty > file.documents:
             report.add(DatasetCode.COUNTS, f"{file.name} has more empty documents than documents.")
         if file.token_bytes != record.settings.tokenizer.token_bytes:
-            rule = f"{file.name} has {file.token_bytes} bytes per token, unlike its tokenizer."
+            rule = f"{file.name} has {file.token_bytes} bytes per token; its tokenizer differs."
             report.add(DatasetCode.COUNTS, rule, file.token_bytes)
     return report.findings()

@@ -128,7 +128,7 @@ def test_a_changed_header_is_an_error() -> None:
     stored = tarred([("1.jsonl", LINES), ("2.txt", b"words")])
     for at in (3, 1024 + 130):
         changed = stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
-        with pytest.raises(BadInputError, match="the tar archive is damaged: bad checksum"):
+        with pytest.raises(BadInputError, match=r"damaged at byte [\d,]+: bad checksum"):
             read(changed)
     with pytest.raises(BadInputError, match="the tar archive is damaged"):
         read(b'{"text": "not a tar"}\n' * 100)

@@ -324,8 +324,8 @@ def test_rows_that_are_not_utf_8() -> None:
     ("columns", "source", "said"),
     [
         ({"content": ["a"], "id": [1]}, PLAIN, "the file has content, id"),
-        ({"text": [1]}, PLAIN, "the column text holds int64"),
-        ({"text": [b"x"]}, PLAIN, "the column text holds binary"),
+        ({"text": [1]}, PLAIN, "the column text contains int64"),
+        ({"text": [b"x"]}, PLAIN, "the column text contains binary"),
         ({"text": ["a"]}, SourceSettings("s", "text", "meta.d"), "no column meta.d"),
         ({"text": [{"en": "a"}]}, SourceSettings("s", "text.de"), "text has en"),
     ],

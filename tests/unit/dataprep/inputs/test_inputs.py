@@ -123,7 +123,7 @@ def test_a_given_format_chooses_by_name(tmp_path: Path) -> None:
     assert _paths(tmp_path, format="text") == ["notes.txt"]
     with pytest.raises(InputError, match=r"more than one format \(1 jsonl and 1 text\)"):
         list_inputs(_source(tmp_path))
-    with pytest.raises(InputError, match="has the name of a parquet file"):
+    with pytest.raises(InputError, match="has the suffix of a parquet file"):
         list_inputs(_source(tmp_path, format="parquet"))
 
 
@@ -131,7 +131,7 @@ def test_nothing_of_a_known_format(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of its 0 files"):
         list_inputs(_source(tmp_path))
     _write(tmp_path, "a.csv")
-    with pytest.raises(InputError, match=r"1 file \(a.csv\) has the name of a file of a known"):
+    with pytest.raises(InputError, match=r"1 file \(a.csv\) has the suffix of a supported"):
         list_inputs(_source(tmp_path))
 
 
@@ -141,7 +141,7 @@ def test_one_file(tmp_path: Path) -> None:
     assert file.format is InputFormat.JSONL
     (file,) = list_inputs(_source(tmp_path / "b.data", format="text"))
     assert file.format is InputFormat.TEXT
-    with pytest.raises(InputError, match="its name does not show a known format"):
+    with pytest.raises(InputError, match="its name does not indicate a supported format"):
         list_inputs(_source(tmp_path / "b.data"))
     with pytest.raises(InputError, match="Remove files, or set from to the directory"):
         list_inputs(_source(tmp_path / "a.jsonl", files="*"))
@@ -349,7 +349,7 @@ def test_a_corpus_list_names_files_and_directories(tmp_path: Path) -> None:
         ("a.jsonl\n./a.jsonl\n", "corpus.list:2: .*a.jsonl is already in line 1"),
         ("a.jsonl\n.\n", "corpus.list:2: .*a.jsonl is already in line 1"),
         ("other.list\n", "corpus.list:1: other.list is a corpus list, and a list cannot contain"),
-        ("\nb.data\n", "corpus.list:2: .*b.data: its name does not show a known format"),
+        ("\nb.data\n", "corpus.list:2: .*b.data: its name does not indicate a supported format"),
         ("https://x.example/a.jsonl\n", "corpus.list:1: .*copy the files first"),
         ("~/a.jsonl\n", "corpus.list:1: .*home directory"),
         ("hf_" + "a1B2c3D4e5" * 4 + "\n", "corpus.list:1: looks like a secret"),
