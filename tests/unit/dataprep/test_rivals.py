@@ -252,7 +252,7 @@ def test_a_file_where_the_data_should_go(spec: Path, tmp_path: Path) -> None:
 def test_a_record_that_is_none_says_how_to_go_on(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/dataset.json").write_text("{}")
-    with pytest.raises(FindingsError, match="Or delete it and prepare the data again, or choose"):
+    with pytest.raises(FindingsError, match="Or delete it and prepare the data again, or prepare"):
         prepare(plan(spec), InlineDriver())
 
 
