@@ -65,7 +65,8 @@ def test_an_index_that_is_no_task_is_refused(
     address = freeze_data(spec).address
     monkeypatch.setenv("JOB_COMPLETION_INDEX", index)
     assert do_one(["--list", address]) == 2
-    assert "there is no task" in capsys.readouterr().err
+    said = f"there is no task {index}:" if index else "no task number is set:"
+    assert said in capsys.readouterr().err
 
 
 def test_after_a_resume_only_this_start_is_counted(

@@ -156,7 +156,7 @@ def test_other_settings_are_refused_with_what_differs(spec: Path) -> None:
     run(spec)
     with pytest.raises(OtherDataError, match=r"empty_documents keep.*delete this one"):
         run(spec, None, "data.preparation.empty_documents=drop")
-    with pytest.raises(OtherDataError, match=r"other sources \(s0, s1, s2\)"):
+    with pytest.raises(OtherDataError, match=r"different sources \(s0, s1, s2\)"):
         run(spec, None, "data.sources[1].name=renamed")
 
 
@@ -164,7 +164,7 @@ def test_changed_inputs_are_refused(spec: Path, tmp_path: Path) -> None:
     run(spec)
     file = tmp_path / "corpus" / "s1" / "0.jsonl.zst"
     file.write_bytes(file.read_bytes() * 2)
-    with pytest.raises(OtherDataError, match="other input files, other versions"):
+    with pytest.raises(OtherDataError, match="different input files, different versions"):
         run(spec)
 
 

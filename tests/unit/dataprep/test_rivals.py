@@ -180,7 +180,7 @@ def test_a_smaller_bad_share_is_held_against_what_is_there(spec: Path, tmp_path:
     with pytest.raises(KeyboardInterrupt):
         prepare(generous, InlineDriver(), tell=stop_at_verifying)
     for _ in ("work", "record"):
-        with pytest.raises(FindingsError, match="with another limit") as error:
+        with pytest.raises(FindingsError, match="with a different limit") as error:
             prepare(plan(spec), InlineDriver())
         assert [finding.code for finding in error.value.findings] == [InputCode.BAD_SHARE]
         prepare(generous, InlineDriver())
@@ -221,7 +221,7 @@ def test_an_output_that_is_the_source_is_refused(spec: Path, tmp_path: Path, bel
     Path(f"{source}{below}").mkdir(parents=True, exist_ok=True)
     before = sorted(path.name for path in source.iterdir())
     wanted = plan(spec, [f"data.sources=[{{from: {source}{below}}}]"])
-    with pytest.raises(InputError, match=r"the same place as the input.*Set data\.location"):
+    with pytest.raises(InputError, match=r"the same as the input.*Set data\.location"):
         prepare(wanted, InlineDriver(), to=f"{tmp_path}/corpus/../corpus")
     assert sorted(path.name for path in source.iterdir()) == before
 
@@ -232,7 +232,7 @@ def test_a_corpus_without_text_is_refused_before_the_record(
 ) -> None:
     file = tmp_path / "empty.jsonl"
     file.write_text(text)
-    with pytest.raises(FindingsError, match="gave no tokens") as error:
+    with pytest.raises(FindingsError, match="produced no tokens") as error:
         prepare(plan(spec, [f"data.sources=[{{from: {file}}}]"]), InlineDriver())
     assert error.value.findings[0].code == InputCode.NOTHING
     assert not (tmp_path / "out/dataset.json").exists()
@@ -252,7 +252,7 @@ def test_a_file_where_the_data_should_go(spec: Path, tmp_path: Path) -> None:
 def test_a_record_that_is_none_says_how_to_go_on(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/dataset.json").write_text("{}")
-    with pytest.raises(FindingsError, match="Or delete it and prepare the data again, or choose"):
+    with pytest.raises(FindingsError, match="Or delete it and prepare the data again, or prepare"):
         prepare(plan(spec), InlineDriver())
 
 

@@ -128,16 +128,18 @@ class _Reading:
         if text is None:
             self._add_object(place, metadata or b"")
             return
-        domain: str | BadLineReason | None = None
-        if self._domain_path is not None:
-            found = parse_object(metadata) if metadata else BadLineReason.NO_DOMAIN
-            domain = BadLineReason.NO_DOMAIN
-            if isinstance(found, dict):
-                domain = domain_in(found, self._domain_path)
+        domain = None if self._domain_path is None else self._domain_of(metadata or b"")
         if isinstance(domain, BadLineReason):
             self._builder.add(place, domain, None, excerpt(metadata or text))
         else:
             add_text(self._builder, sample.label, RawText(1, 0, text), domain)
+
+    def _domain_of(self, metadata: bytes) -> str | BadLineReason:
+        """Return the domain in the metadata of a text."""
+        found = parse_object(metadata)
+        if found is None or isinstance(found, BadLineReason):
+            return BadLineReason.NO_DOMAIN
+        return domain_in(found, self._domain_path or ())
 
     def _add_object(self, place: LineLocation, data: bytes) -> None:
         """Add a document that is one JSON object."""

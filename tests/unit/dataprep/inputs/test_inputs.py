@@ -373,7 +373,7 @@ def test_what_a_corpus_list_cannot_be(tmp_path: Path) -> None:
     listing.write_text("a.jsonl\n")
     with pytest.raises(InputError, match=r"names its files\. Remove files"):
         list_inputs(_source(listing, files="*.jsonl"))
-    with pytest.raises(InputError, match="output goes to the same place"):
+    with pytest.raises(InputError, match="the output location is the same as the input"):
         list_inputs(_source(listing), output=str(tmp_path / "a.jsonl"))
     # A list is not followed unless the spec names it.
     assert _paths(tmp_path) == ["a.jsonl"]

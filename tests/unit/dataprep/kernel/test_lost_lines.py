@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from seatrial.codes.data import BadInputError, InputCode
-from seatrial.dataprep.documents import parquet, reading
+from seatrial.dataprep.documents import archive, parquet, reading
+from seatrial.dataprep.documents import text as plain_text
 from seatrial.dataprep.documents.batches import DocumentBatch
-from tests.unit.dataprep.kernel_runs import counts_add_up, jsonl, listed, packed, run, written
+from tests.unit.dataprep.kernel_runs import (
+    counts_add_up,
+    jsonl,
+    listed,
+    packed,
+    run,
+    tarred,
+    written,
+)
 
 TEXTS = [f"text {number}" for number in range(10)]
 
@@ -63,10 +73,16 @@ def test_a_reader_that_loses_documents_is_found(
     assert not [path for path in (tmp_path / "bad").rglob("*") if path.is_file()]
 
 
-def test_a_text_that_is_lost_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = listed([written(tmp_path, "a.txt", b"text")])
+@pytest.mark.parametrize(
+    ("name", "data", "module"),
+    [("a.txt", b"text", plain_text), ("a.tar", tarred([("1.txt", b"text")]), archive)],
+)
+def test_a_text_that_is_lost_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, module: ModuleType
+) -> None:
+    tasks = listed([written(tmp_path, name, data)])
     assert run(tasks, tmp_path / "good").record.counts.lines == 1
-    empty = DocumentBatch([], None, (), lambda _: pytest.fail("no place is asked for"))
-    monkeypatch.setattr(reading, "_read_text", lambda *_: empty)
-    with pytest.raises(BadInputError):
+    monkeypatch.setattr(module, "add_text", lambda *_: None)
+    with pytest.raises(BadInputError) as caught:
         run(tasks, tmp_path / "bad")
+    assert caught.value.findings[0].code == InputCode.LOST

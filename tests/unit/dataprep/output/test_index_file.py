@@ -107,7 +107,7 @@ def test_lengths_that_contradict_the_header_are_refused(lengths: list[int], said
 
 def test_more_documents_than_the_engine_can_count_are_refused() -> None:
     header = IndexHeader(2, 2**31 - 1, 2**31 - 1)
-    with pytest.raises(FindingsError, match="can count 2147483646"):
+    with pytest.raises(FindingsError, match="the engine supports 2147483646"):
         write_index(io.BytesIO(), header, list, "x.idx")
 
 

@@ -150,7 +150,7 @@ def test_a_hub_that_is_silent_is_not_waited_for(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(locations, "_PATIENCE", 0.3)
     try:
-        with pytest.raises(BadInputError, match=r"does not answer \(not within 0 s\)"):
+        with pytest.raises(BadInputError, match=r"does not respond \(not within 0 s\)"):
             describe("hf://openai-community/gpt2")
     finally:
         over.set()
