@@ -22,7 +22,10 @@ def proposed(field: str, fix: str) -> list[tuple[str, ...]]:
         ("Use at most 2,048. Or split it.", ["2048"]),
         ("Did you mean p5.48xlarge?", ["p5.48xlarge"]),
         ("Use one of: a, b, or c.", ["a", "b", "c"]),
-        ("Use lower-case letters, digits, - and ., the first and last a letter or digit.", []),
+        (
+            "Use lowercase letters, digits, hyphens and dots, with a letter or digit at each end.",
+            [],
+        ),
         ("Write a number such as 100, 100k or 1.5M.", []),
     ],
 )

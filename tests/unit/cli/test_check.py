@@ -314,7 +314,7 @@ def test_an_option_of_numbers_that_has_none_is_no_crash(tmp_path: Path) -> None:
 
 def test_a_code_is_explained_with_its_source(tmp_path: Path) -> None:
     done = seatrial("explain", "st-fabric-002", cwd=tmp_path)
-    assert done.stdout.startswith("ST-FABRIC-002  No component reads a variable of this name.")
+    assert done.stdout.startswith("ST-FABRIC-002  No component reads a variable with this name.")
     assert "source  NVIDIA/nccl@" in done.stdout
     for short in ("render-011", "ST-RENDER-11", "render11"):
         said = seatrial("explain", short, cwd=tmp_path).stdout
