@@ -9,7 +9,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class InputCode(StrEnum):
-    """Problems with raw text and tokenizers. The codes are stable."""
+    """Problems with raw text and tokenizers."""
 
     TOKENIZER = "ST-INPUT-001"
     """The tokenizer is missing, or its type is not supported."""
