@@ -81,7 +81,7 @@ def test_validate_reports_findings_and_exits_with_1(spec_file: Path) -> None:
     assert done.stdout == ""
     assert done.stderr == (
         "error   ST-BATCH-002     override training.global_batch_size\n"
-        "        1000 sequences are not divisible by micro batch 4 × dp 4 = 16.\n"
+        "        1000 sequences are not divisible by micro-batch 4 × dp 4 = 16.\n"
         "        Use 992 or 1008.\n"
         "\n"
         "1 error\n"

@@ -47,7 +47,7 @@ def test_what_cannot_be_encoded_is_written_plainly(spec_file: Path) -> None:
     batch = "training.global_batch_size=1000"
     refused = call(("validate", "run.yaml", batch), spec_file.parent, subprocess.PIPE, **ascii_only)
     assert refused.returncode == 1
-    assert "micro batch 4 x dp 4 = 16" in refused.stderr
+    assert "micro-batch 4 x dp 4 = 16" in refused.stderr
 
 
 def test_the_picture_of_a_layout_has_a_plain_form(spec_file: Path) -> None:
