@@ -41,6 +41,6 @@ class BadInputError(FindingsError):
     def __init__(
         self, code: InputCode, where: str, rule: str, fix: str, value: str = "", line: int = 0
     ) -> None:
-        """Build the error's only finding, from place, rule and fix."""
+        """Build the error's only finding, from location, rule and fix."""
         place = Where(file=where, line=line)
         super().__init__([Finding(code, Severity.ERROR, place, rule, value, fix)])

@@ -48,7 +48,7 @@ def refuse_within(address: str, output: str) -> None:
 
 
 def _place(address: str) -> str:
-    """Normalize an address, so that different spellings of one place are equal."""
+    """Normalize an address, so that different spellings of one location are equal."""
     return object_files(address).root if "://" in address else os.path.realpath(address)
 
 
