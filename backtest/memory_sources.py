@@ -123,7 +123,7 @@ def _nanotron_workload(row: Row) -> Workload:
 
 
 def _output_cost(row: Row) -> float:
-    """The output projection's cost in layers, by its matrix product."""
+    """The output projection's cost in layers, by its matrix multiplication."""
     hidden = int(row["hidden"])
     layer = 4 * hidden * hidden + 3 * hidden * int(row["ffn_hidden"])
     return hidden * int(row["vocab"]) / layer

@@ -54,7 +54,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
         )
         for line in lines
     ]
-    return table(("what", "rows", "measured", "bar"), rows)
+    return table(("what", "rows", "measured", "target"), rows)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def without_bar(line: Line) -> Line:
     if not line.bar:
         return line
     said = "meet" if line.met else "miss"
-    measured = f"{line.measured}; would {said} the bar of single sources, {line.bar}"
+    measured = f"{line.measured}; would {said} the target for single sources, {line.bar}"
     return replace(line, measured=measured, bar="", met=True)
 
 

@@ -30,7 +30,7 @@ STATIC_BAR = 1.0
 ENGINE_BAR = 30.0
 """Seconds that the check with the engine may take."""
 PAGE = ROOT / "docs/check-figures.md"
-HEAD = ("what", "recipes", "median", "longest", "bar", "on")
+HEAD = ("what", "recipes", "median", "longest", "limit", "on")
 
 
 def main() -> int:

@@ -129,7 +129,7 @@ def main() -> int:
         points.append(measured(ranks, steps))
         print("".join(f"{cell:>16}" for cell in points[-1].row), flush=True)
     if len(points) > 1:
-        bar = ["bar", "", *(f"≤ {cell}" for cell in BARS.row[2:])]
+        bar = ["limit", "", *(f"≤ {cell}" for cell in BARS.row[2:])]
         put(PAGE, {"history": table(HEAD, [*(point.row for point in points), bar])})
     at = next(point for point in points if (point.ranks, point.steps) == (RANKS, STEPS))
     met = all(found <= most for found, most in zip(astuple(at), astuple(BARS), strict=True))

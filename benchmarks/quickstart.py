@@ -105,11 +105,11 @@ def main() -> None:
     wall, cpu = sum(run.wall for run in runs.values()), sum(run.cpu for run in runs.values())
     rows = [(name, f"{run.wall:.0f} s", f"{run.cpu:.0f} s") for name, run in runs.items()]
     rows += [
-        ("all", f"{wall / 60:.1f} min; {LIMIT / 60:.0f} min are the aim", f"{cpu / 60:.1f} min"),
-        (f"not counted: {size / 1e9:.1f} GB to download", f"{seconds:.0f} s", ""),
-        (f"processes that wanted the {os.cpu_count()} cores when it began", f"{load:.0f}", ""),
+        ("all", f"{wall / 60:.1f} min (target: {LIMIT / 60:.0f} min)", f"{cpu / 60:.1f} min"),
+        (f"download of {size / 1e9:.1f} GB, not included", f"{seconds:.0f} s", ""),
+        (f"runnable processes at the start (load), on {os.cpu_count()} cores", f"{load:.0f}", ""),
     ]
-    told = table(("", "took", "of the processor"), rows)
+    told = table(("", "wall time", "CPU time"), rows)
     print(told)
     if options.write:
         put(QUICKSTART, {"measured": told})

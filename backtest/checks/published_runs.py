@@ -132,7 +132,7 @@ def _tables(left_out: dict[str, str], figures: list[tuple[str, int, float]]) -> 
     ]
     reasons = [(reason, f"{n:,}") for reason, n in Counter(left_out.values()).most_common()]
     return {
-        "published": table(("rows", "number", "share", "bar"), rows),
+        "published": table(("rows", "number", "share", "limit"), rows),
         "left-out": table(("left out because", "rows"), reasons),
     }
 
@@ -155,9 +155,9 @@ def _is_taken(row: dict[str, str]) -> bool:
 def _reason(row: dict[str, str], known: Row | None) -> str:
     """Why a row cannot become a spec that Megatron would take; empty when it can."""
     if "fsdp" in row["sharding"].lower() or "hsdp" in row["sharding"].lower():
-        return "FSDP of another engine"
+        return "uses FSDP of a different engine"
     if known is None:
-        return "a field that a spec needs is not stated (dimensions of the model, chunks, degrees)"
+        return "a field that a spec needs is not stated (model dimensions, chunks, parallel sizes)"
     return _broken_rule(row, known.workload)
 
 
@@ -167,25 +167,27 @@ def _broken_rule(row: dict[str, str], run: Workload) -> str:
     batch, micro = int(row["global_batch"]), run.micro_batch_size
     length = run.sequence_length
     rules = {
-        "layers do not divide by pp": model.layers % layout.pp_size,
-        "layers of a stage do not divide by vp": (model.layers // layout.pp_size) % layout.vp_size,
-        "the global batch does not divide by micro batch × dp": batch % (micro * layout.dp_size),
-        "heads do not divide by tp": model.heads % layout.tp_size,
+        "the number of layers is not divisible by pp": model.layers % layout.pp_size,
+        "the layers of a stage are not divisible by vp": (model.layers // layout.pp_size)
+        % layout.vp_size,
+        "the global batch is not divisible by micro-batch × dp": batch % (micro * layout.dp_size),
+        "the number of heads is not divisible by tp": model.heads % layout.tp_size,
         "an interleaved schedule needs more than one stage": layout.vp_size > 1
         and layout.pp_size == 1,
-        "interleaved micro batches do not divide by pp": layout.vp_size > 1
+        "the interleaved micro-batches are not divisible by pp": layout.vp_size > 1
         and (batch // (micro * layout.dp_size)) % layout.pp_size,
-        "the sequence does not divide by 2 × cp": layout.cp_size > 1
+        "the sequence is not divisible by 2 × cp": layout.cp_size > 1
         and length % (2 * layout.cp_size),
-        "experts do not divide by ep": model.moe is not None and model.moe.experts % layout.ep_size,
+        "the number of experts is not divisible by ep": model.moe is not None
+        and model.moe.experts % layout.ep_size,
         "experts and tensor parallelism without sequence parallelism": model.moe is not None
         and layout.tp_size > 1
         and not run.sequence_parallel,
-        "ranks of a stage do not divide by the experts' grid": model.moe is not None
+        "the ranks of a stage are not divisible by the expert grid": model.moe is not None
         and layout.world_size % (layout.etp_size * layout.ep_size * layout.pp_size),
     }
     return next(
-        (f"breaks a rule of Megatron: {name}" for name, broken in rules.items() if broken), ""
+        (f"violates a Megatron rule: {name}" for name, broken in rules.items() if broken), ""
     )
 
 

@@ -172,7 +172,7 @@ def caveat(result: Mapping[str, Any]) -> str:
 
 
 def table(found: list[Figure]) -> str:
-    lines = [f"{'':58} {'measured':>10} {'':14} {'bar':>8}"]
+    lines = [f"{'':58} {'measured':>10} {'':14} {'target':>8}"]
     for figure in found:
         bar = ""
         if figure.met is not None:

@@ -50,7 +50,7 @@
     Catalog(directories)         facts with their sources
 
 Errors that a user can fix are raised as SeatrialError. These names are the SDK; only these names
-are stable. They are loaded on first use, so that `import seatrial` and the command line start fast.
+are stable. They are loaded on first use, so that `import seatrial` and the CLI start fast.
 """
 
 from importlib import import_module

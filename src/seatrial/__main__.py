@@ -10,7 +10,7 @@ STOPPED = 130
 
 
 def main() -> NoReturn:
-    """Load and run the command line. Ctrl-C while it loads exits silently."""
+    """Load and run the CLI. Ctrl-C while it loads exits silently."""
     try:
         # Imported here so that an interrupt is caught.
         from seatrial.cli.main import main as run  # noqa: PLC0415

@@ -15,7 +15,7 @@
     ├── TaskFailedError, RayError  1  a data preparation task, or Ray, fails
     └── MissingExtraError          3  a command needs an extra that is not installed
 
-Any other exception that reaches the command line is a bug in Seatrial and exits with 70.
+Any other exception that reaches the CLI is a bug in Seatrial and exits with 70.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from seatrial.secrets.redaction import redact, redact_tree
 
 
 class Severity(StrEnum):
-    """The importance of a finding for the run."""
+    """How serious a finding is for the run."""
 
     ERROR = "error"
     """The run would fail, or would not do what the spec specifies."""
@@ -45,12 +45,12 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a note, with its fix."""
+    """A finding is a problem or a note, with its fix."""
 
     code: str
     """Stable identifier, such as `ST-BATCH-002`."""
     severity: Severity
-    """The importance for the run."""
+    """How serious the finding is for the run."""
     where: Where
     """The location in a file or a spec."""
     rule: str

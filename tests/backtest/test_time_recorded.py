@@ -138,8 +138,8 @@ def test_families_have_no_bar_and_say_what_that_of_sources_would_say() -> None:
     assert all(not line.bar for line in lines)
     missed, calibrated = lines[:2]
     assert FIGURES.by_family.median > UNSEEN
-    assert "would miss the bar of single sources, median at most 15%" in missed.measured
-    assert "would meet the bar of single sources" in calibrated.measured
+    assert "would miss the target for single sources, median at most 15%" in missed.measured
+    assert "would meet the target for single sources" in calibrated.measured
 
 
 def test_a_line_without_a_bar_stays_as_it_is() -> None:

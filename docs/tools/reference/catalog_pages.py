@@ -27,16 +27,18 @@ BESIDE = {"title", "source", "sources", "aliases", "note"}
 """Facts about an entry that stand around its table."""
 
 INTRODUCTION = """\
-The catalog holds facts, each with its source. `seatrial catalog list` and `seatrial catalog show`
-print them; these pages are made from the same files."""
+The catalog contains specifications of models, hardware, storage and images, each with its source.
+`seatrial catalog list` and `seatrial catalog show` print them; these pages are generated from the
+same files."""
 
 EXTEND = """\
-Your own facts go into a directory of your own, in files of the same names and form:
-`SEATRIAL_CATALOG` names it; without that it is `$XDG_CONFIG_HOME/seatrial/catalog`, or
-`~/.config/seatrial/catalog`. It is read after the shipped files. An entry with a new name is added.
-An entry with a known name is overridden field by field: what you do not state stays. `like` takes
-over the fields of another entry of the same kind, all but its aliases and its price. A negotiated
-price, in `node_types.toml`:"""
+Put your own entries in files with the same names and format, in the directory set by
+`SEATRIAL_CATALOG`. The default is `$XDG_CONFIG_HOME/seatrial/catalog`, or
+`~/.config/seatrial/catalog` if `XDG_CONFIG_HOME` is not set. Seatrial reads these files after the
+shipped ones. An entry with a new name is added. An entry with an existing name overrides that entry
+field by field: fields that you do not set keep their values. `like` inherits the fields of another
+entry of the same kind, except its aliases and price. For example, a negotiated price in
+`node_types.toml`:"""
 
 PRICE = """\
 ["p4d.24xlarge".price]
@@ -64,13 +66,12 @@ def _index(catalog: Catalog) -> str:
         "# Catalog",
         INTRODUCTION,
         table(("kind", "entries", "file", "about"), rows),
-        "## What every entry has",
+        "## Fields of every entry",
         _fields(Entry, Entry.model_fields),
-        "## Your own facts",
+        "## Your own entries",
         EXTEND,
         fenced(PRICE, "toml"),
-        "The guide [Use your own catalog](../../guides/own-catalog.md) goes through it step by "
-        "step.",
+        "For step-by-step instructions, see [Use your own catalog](../../guides/own-catalog.md).",
         fenced("\n".join([":hidden:", "", *map(str, Kind)]), "{toctree}"),
     )
 

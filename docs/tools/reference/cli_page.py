@@ -26,7 +26,7 @@ def cli_page() -> str:
     command = typer.main.get_command(root)
     context = _context(command, "seatrial", None)
     blocks = [
-        "# Command line",
+        "# CLI",
         INTRODUCTION,
         *(_group(title, commands) for title, commands in GROUPS.items()),
         "## `seatrial`",

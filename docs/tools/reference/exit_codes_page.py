@@ -48,8 +48,8 @@ def exit_codes_page() -> str:
         CLOSED,
         fenced(SCRIPT, "bash"),
         "## Exceptions",
-        "In Python, the same errors are exceptions. `exit_code` is the exit code that the command "
-        "line would return.",
+        "In Python, the same errors are exceptions. `exit_code` is the exit code that the CLI "
+        "would return.",
         fenced("\n".join(f"{i + error.__name__:<30}{error.exit_code:>3}" for i, error in errors)),
         table(
             ("exception", "exit code", "meaning"),

@@ -26,7 +26,7 @@ def findings_page() -> str:
         _fields(Where),
         "`severity` is one of:",
         table(("severity", "meaning"), [(code(v), d) for v, d in member_docs(Severity).items()]),
-        "On one line, a finding shows its place, its rule and its fix:",
+        "A finding printed on one line shows its location, its rule and its fix:",
         fenced(_example()),
         "`seatrial validate --json` prints the same fields under `findings`.",
         "`seatrial explain CODE` explains a code.",
@@ -39,7 +39,7 @@ def findings_page() -> str:
 
 
 def _fields(thing: type[Finding] | type[Where]) -> str:
-    """The fields of a finding or of its place."""
+    """The fields of a finding or of its location."""
     names = [field.name for field in fields(thing)]
     return table(("part", "meaning"), [(code(n), d) for n, d in docs_of(thing, names).items()])
 

@@ -30,7 +30,7 @@ from seatrial.units import format_bytes
 
 Recorded = dict[str, Any]
 Slot = tuple[int, str, int, float, float]
-"""Stage, pass, micro batch, begin and end."""
+"""Stage, pass, micro-batch, begin and end."""
 FORWARD, BACKWARD = COLOURS[0], COLOURS[1]
 PARTS = ("weights", "gradients", "optimizer", "activations")
 LEFT = 130
@@ -86,7 +86,7 @@ def grid(told: Recorded) -> str:
 
 
 def schedules(told: Recorded) -> str:
-    """When which stage worked on which micro batch: as recorded, and as the planner reckons."""
+    """When which stage worked on which micro-batch: as recorded, and as the planner reckons."""
     stages = told["plan"]["layout"]["pp_size"]
     recorded = [
         (rank["place"]["pp"], passed["doing"], passed["number"], passed["begin"], passed["end"])
@@ -109,7 +109,7 @@ def schedules(told: Recorded) -> str:
     bottom = below + 12 + stages * (ROW + 4) + 20
     for x, colour, text in ((LEFT, FORWARD, "forward pass"), (LEFT + 150, BACKWARD, "backward")):
         parts += [box(x, bottom - 11, 14, 14, colour, colour), words(x + 20, bottom, text)]
-    parts.append(words(LEFT + 280, bottom, "the number is the micro batch", colour=GREY))
+    parts.append(words(LEFT + 280, bottom, "the number is the micro-batch", colour=GREY))
     return picture(bottom + 16, "A pipeline's schedule", parts)
 
 

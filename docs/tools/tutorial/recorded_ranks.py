@@ -5,7 +5,7 @@
     python -m docs.tools.tutorial.recorded_ranks < CASES   (with the worker's Python)
 
 The engine trains as in a rehearsal. Around its functions stand others that write down what was
-sent, to whom and when, which pass of which micro batch ran when, and what is held in memory. Each
+sent, to whom and when, which pass of which micro-batch ran when, and what is held in memory. Each
 rank writes `rank-N.json` into the directory of its case. Torch and the engine are loaded once, and
 every rank is a fork of that process, with the variables that torchrun would give it. One JSON line
 in for each training; ends with 1 when a rank fails.

@@ -50,7 +50,7 @@ class Entry(Facts):
     source: str = Field(min_length=8)
     """Source of the facts: a URL, a paper, or `repository@commit path`."""
     sources: dict[str, str] = {}
-    """Sources of individual facts that come from a different source, by field name."""
+    """Sources of individual facts, by field name, where they differ from `source`."""
     aliases: tuple[str, ...] = ()
     """Other names for the entry."""
     note: str = ""

@@ -32,7 +32,7 @@ class Cloud(StrEnum):
     GOOGLE = "google"
     """Google Cloud."""
     LOCAL = "local"
-    """Your own machines, without a cloud."""
+    """On-premises machines."""
 
 
 class Price(Facts):

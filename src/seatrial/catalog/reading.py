@@ -184,7 +184,7 @@ def _unlike(name: str, entries: dict[str, RawEntry]) -> list[Finding]:
                 # The finding about the intermediate entry is enough.
                 return []
             near = nearest(model, entries) if isinstance(model, str) else None
-            rule = f"like names {shown(model)}, which does not exist."
+            rule = f"the field 'like' refers to {shown(model)}, which does not exist."
             fix = f"Did you mean {near}?" if near else "Use the name of an entry of the same kind."
             return [_like_finding(name, raw.file, rule, fix)]
         if model in trail:

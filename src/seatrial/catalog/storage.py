@@ -27,7 +27,7 @@ class StoragePrice(Facts):
     """A list price for capacity."""
 
     usd_per_gib_month: NonNegativeFloat
-    """US dollars per GiB per month."""
+    """US dollars per GiB-month."""
     as_of: str
     """Day or month in which the source stated the price."""
     region: str
@@ -64,7 +64,7 @@ class StorageTier(Entry):
     dynamic: bool = True
     """True if the driver can create volumes; otherwise the volume must already exist."""
     required_parameters: tuple[str, ...] = ()
-    """Storage class parameters that only the cluster's owner knows."""
+    """Storage class parameters that the cluster administrator must supply."""
     required_attributes: tuple[str, ...] = ()
     """Attributes that mounting an existing volume requires, in addition to its handle."""
     pod_annotations: dict[str, str] = {}

@@ -161,9 +161,10 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
     lacking = sorted(pointed - (listed - {METADATA}))
     if lacking:
         raise CommitError(
-            f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards have no digest from "
-            f"the rank that wrote them, such as {lacking[0]!r}. The save is not committed. Use the "
-            "engine version that Seatrial supports, without options that change how it writes."
+            f"{path}: {len(lacking):,} of {len(pointed):,} checkpoint shards (for example, "
+            f"{lacking[0]!r}) have no digest from the rank that wrote them. The save is not "
+            "committed. Use the engine version that Seatrial supports, without options that change "
+            "how it writes checkpoints."
         )
 
 

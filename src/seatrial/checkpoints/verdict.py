@@ -45,7 +45,7 @@ class Setting(StrEnum):
     # The fields of `SavedConstants`.
     ROTARY_BASE = "rotary base"
     ROTARY_PERCENT = "rotary percent"
-    ROTARY_SCALING = "rotary scaling"
+    ROTARY_SCALING = "RoPE scaling"
     NORM_EPSILON = "norm epsilon"
     # The fields of `DataOrder`.
     BLEND = "blend"

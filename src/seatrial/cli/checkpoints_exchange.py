@@ -28,7 +28,7 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Compare logits with the engine's own model on one CPU; "
+        help="Compare the logits with those of the engine's own model on one CPU; "
         "needs 8 bytes of memory per parameter.",
     ),
 ]

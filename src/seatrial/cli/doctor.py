@@ -94,11 +94,11 @@ def _say_remedy(found: tuple[InstalledPart, ...], other: InstalledPart) -> None:
     names = {part.extra for part in lacking}
     if names.intersection(ON_THIS_HOST):
         wanted = ",".join(extra for extra in ON_THIS_HOST if extra in names)
-        _say("To run everything on this host, without a cluster (in a checkout of Seatrial):")
+        _say("To run everything on this host, without a cluster (in a Seatrial checkout):")
         say(f"  pip install '.[{wanted}]'")
     here = [part.extra for part in lacking if part.extra not in IN_WORKER]
     if here:
-        _say("To install the dependencies of every command (in a checkout of Seatrial):")
+        _say("To install the dependencies of every command (in a Seatrial checkout):")
         say(f"  pip install '.[{','.join(here)}]'")
     there = [part.extra for part in lacking if part.extra in IN_WORKER]
     if there:

@@ -257,7 +257,7 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with its exit code."""
+    """Run the CLI and exit with its exit code."""
     try:
         sys.exit(_started())
     except KeyboardInterrupt:

@@ -54,7 +54,7 @@ def command(
     else:
         if on_terminal and not drawn:
             say_error(
-                "The live view needs the watch extra. In a checkout of Seatrial: "
+                "The live view needs the watch extra. In a Seatrial checkout, run: "
                 "pip install '.[watch]'. Printing lines instead:"
             )
         say_lines(found, follow=not once)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class AnomalyCode(StrEnum):
-    """Anomalies in a run while it is training. The codes are stable."""
+    """Anomalies in a run while it is training."""
 
     NOT_A_NUMBER = "ST-WATCH-001"
     """The loss or gradient norm is NaN or infinite, or the engine rejected it."""

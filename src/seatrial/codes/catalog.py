@@ -8,7 +8,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class CatalogCode(StrEnum):
-    """Problems with a catalog file. The codes are stable."""
+    """Problems with a catalog file."""
 
     UNREADABLE = "ST-CATALOG-001"
     """A catalog file is not valid TOML."""

@@ -8,7 +8,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class CheckpointCode(StrEnum):
-    """Problems with a checkpoint, or with resuming from one. The codes are stable."""
+    """Problems with a checkpoint, or with resuming from one."""
 
     TORN = "ST-CHECKPOINT-001"
     """A save did not finish: the checkpoint has no record."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CheckCode(StrEnum):
-    """Problems in a run that are found before it requests a GPU. The codes are stable."""
+    """Problems with a run that are found before it requests a GPU."""
 
     IDLE_GPUS = "ST-NODES-001"
     """The run leaves GPUs on its nodes idle."""
@@ -25,7 +25,7 @@ class CheckCode(StrEnum):
     UNSET_RATE = "ST-SCHEDULE-006"
     """The run starts from trained weights with the default learning rate for pretraining."""
     WIDTHS = "ST-PRECISION-001"
-    """Matrix products in this precision do not support a dimension of the model."""
+    """Matrix multiplications in this precision do not support one of the model's dimensions."""
     LARGE_TOKENIZER = "ST-TOKENIZER-001"
     """The tokenizer has more entries than the embedding has rows."""
     TOKENIZER_PLACE = "ST-TOKENIZER-002"
@@ -47,7 +47,7 @@ class CheckCode(StrEnum):
     NO_DOCUMENTS = "ST-DATA-005"
     """A prepared pair contains no documents."""
     UNEVEN_BLEND = "ST-DATA-006"
-    """The blend weights make the run read one source many more times than a different one."""
+    """The blend weights make the run read one source many more times than another."""
     TEXT_FIELD = "ST-DATA-007"
     """Documents lack the field that should contain their text."""
     NO_FILES = "ST-DATA-008"

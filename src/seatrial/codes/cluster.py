@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ClusterCode(StrEnum):
-    """Problems with requests to a Kubernetes API server. The codes are stable."""
+    """Problems with requests to a Kubernetes API server."""
 
     CONFIG = "ST-CLUSTER-001"
     """The kubeconfig, or the requested context in it, does not exist."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SiteCode(StrEnum):
-    """Prerequisites for a run that a cluster lacks. The codes are stable."""
+    """Prerequisites for a run that a cluster lacks."""
 
     NOT_SERVED = "ST-OPERATOR-001"
     """The cluster does not serve the job kind of the run's operator."""
@@ -79,7 +79,7 @@ class SiteCode(StrEnum):
     NO_PRIORITY = "ST-NAMESPACE-006"
     """The priority class does not exist."""
     NO_LOCK = "ST-NAMESPACE-007"
-    """The config map for installing the worker is missing, or lacks the engine's lock file."""
+    """The ConfigMap for installing the worker is missing, or lacks the engine's lock file."""
     NO_SECRET = "ST-SECRET-003"  # noqa: S105  (a code, not a secret)
     """A secret that the pods use does not exist."""
     NO_KEY = "ST-SECRET-004"

@@ -9,7 +9,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class InputCode(StrEnum):
-    """Problems with raw text and tokenizers. The codes are stable."""
+    """Problems with raw text and tokenizers."""
 
     TOKENIZER = "ST-INPUT-001"
     """The tokenizer is missing, or its type is not supported."""
@@ -41,6 +41,6 @@ class BadInputError(FindingsError):
     def __init__(
         self, code: InputCode, where: str, rule: str, fix: str, value: str = "", line: int = 0
     ) -> None:
-        """Build the error's only finding, from place, rule and fix."""
+        """Build the error's only finding, from location, rule and fix."""
         place = Where(file=where, line=line)
         super().__init__([Finding(code, Severity.ERROR, place, rule, value, fix)])

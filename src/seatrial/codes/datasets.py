@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class DatasetCode(StrEnum):
-    """Problems with parts, prepared files and blends. The codes are stable."""
+    """Problems with parts, prepared files and blends."""
 
     PART = "ST-DATASET-001"
     """A file in a part does not match the part's record."""

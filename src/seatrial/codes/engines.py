@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class EngineCode(StrEnum):
-    """Problems with options that are passed to the engine. The codes are stable."""
+    """Problems with options that are passed to the engine."""
 
     UNKNOWN_OPTION = "ST-ENGINE-001"
     """The engine has no such option."""

@@ -9,7 +9,7 @@ from seatrial.findings import Finding, Severity, Where
 
 
 class ExchangeCode(StrEnum):
-    """Why weights cannot be exported to or imported from Hugging Face. The codes are stable."""
+    """Why weights cannot be exported to or imported from Hugging Face."""
 
     NO_CLASS = "ST-EXCHANGE-001"
     """No Hugging Face class that export supports has the components of this model."""

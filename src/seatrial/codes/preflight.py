@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PreflightCode(StrEnum):
-    """Problems with a node. The codes are stable."""
+    """Problems with a node."""
 
     GPUS = "ST-PREFLIGHT-001"
     """A node has fewer GPUs than the plan requires."""

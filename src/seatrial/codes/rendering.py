@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RenderCode(StrEnum):
-    """Problems that prevent a plan from being rendered as manifests. The codes are stable."""
+    """Problems that prevent a plan from being rendered as manifests."""
 
     OPERATOR = "ST-RENDER-002"
     """The run has no Kubernetes objects, or the operator does not support a setting in the spec."""
@@ -31,7 +31,7 @@ class RenderCode(StrEnum):
     SECRET = "ST-RENDER-012"  # noqa: S105  (a code, not a secret)
     """A manifest would contain a value that looks like a secret."""
     WORKER_LOCK = "ST-RENDER-013"
-    """The image lacks the worker: pods install it from the administrator's config map."""
+    """The image lacks the worker: pods install it from the administrator's ConfigMap."""
     UNKNOWN_IMAGE = "ST-RENDER-014"
     """The image is not in the catalog: Seatrial assumes that it contains the worker."""
     GANG = "ST-RENDER-015"

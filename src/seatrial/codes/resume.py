@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ResumeCode(StrEnum):
-    """Reasons why a run cannot resume from a checkpoint, one code each. The codes are stable."""
+    """Reasons why a run cannot resume from a checkpoint, one code each."""
 
     MODEL = "ST-RESUME-001"
     """The checkpoint belongs to a different model: tensor shapes or constants differ."""

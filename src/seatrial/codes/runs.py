@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RunCode(StrEnum):
-    """Reasons why a run does not launch, start or continue. The codes are stable."""
+    """Reasons why a run does not launch, start or continue."""
 
     NOT_OURS = "ST-RUN-001"
     """An object with one of the run's names belongs to a different owner."""
@@ -27,7 +27,7 @@ class RunCode(StrEnum):
     IMAGE = "ST-RUN-013"
     """The image cannot be pulled."""
     SETTINGS = "ST-RUN-014"
-    """A container cannot be created: a secret or a config map is missing."""
+    """A container cannot be created: a secret or a ConfigMap is missing."""
     QUEUE = "ST-RUN-015"
     """Kueue has not admitted the run."""
     NO_PODS = "ST-RUN-016"

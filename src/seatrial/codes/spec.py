@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SpecCode(StrEnum):
-    """Problems with a spec file. The codes are stable."""
+    """Problems with a spec file."""
 
     SYNTAX = "ST-YAML-001"
     """The file is not valid YAML."""
@@ -43,4 +43,4 @@ class SpecCode(StrEnum):
     UNKNOWN_NAME = "ST-SPEC-009"
     """A name is not in the catalog."""
     PLACEHOLDER = "ST-SPEC-010"
-    """A recipe's placeholder has not been replaced with your own name."""
+    """A placeholder in a recipe has not been replaced with a real value."""

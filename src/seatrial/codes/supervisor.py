@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SupervisorCode(StrEnum):
-    """Events in a run's processes on a node. The codes are stable."""
+    """Events in a run's processes on a node."""
 
     DIED = "ST-SUPERVISOR-001"
     """A process of the run was killed by a signal or exited with an error."""

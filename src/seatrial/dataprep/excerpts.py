@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Excerpts of a data set: a document as text, and a range of bytes with its meaning.
 
-They need no data libraries: a command line without these reads the excerpts that a pod made.
+They need no data libraries: a CLI without these reads the excerpts that a pod made.
 """
 
 from dataclasses import dataclass

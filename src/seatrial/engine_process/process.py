@@ -321,7 +321,7 @@ def _ask(
             command, env=settings, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {timeout:.0f} s"
+        return f"no response within {timeout:.0f} s"
     last = done.stdout.strip().rpartition("\n")[2]
     try:
         answer: dict[str, Any] = json.loads(last)

@@ -20,7 +20,7 @@ class NodeMeasurement:
 
     node: str
     matmul_tflops: float | None = None
-    """Matrix product in bf16 on the slowest GPU of the node, or in fp32 on a CPU, TFLOP/s."""
+    """Matrix multiplication in bf16 on the node's slowest GPU, or in fp32 on a CPU, TFLOP/s."""
     memory_gb_s: float | None = None
     """Copy in the memory of the slowest GPU, bytes read and written, GB/s."""
     memory_errors: int | None = None
@@ -38,7 +38,7 @@ class NodeMeasurement:
     skew_seconds: float | None = None
     """Time of the node's clock minus the median of all nodes."""
     clock_mhz: float | None = None
-    """Clock of the slowest GPU after the matrix product, or of the CPU, MHz."""
+    """Clock of the slowest GPU after the matrix multiplication, or of the CPU, MHz."""
     driver: str = ""
     """Version of the GPU driver."""
     nccl: str = ""

@@ -86,9 +86,9 @@ EXPORTED = (
     # GPUs, from NVML.
     _gauge("gpu_utilisation_ratio", "Share of time with a kernel: min, median, max.", "statistic"),
     _gauge("gpu_memory_bytes", "GPU memory in use: min, median and max.", "statistic"),
-    _gauge("gpu_power_watts", "Power of a GPU: min, median and max.", "statistic"),
-    _gauge("gpu_clock_megahertz", "Clock of a GPU: min, median and max.", "statistic"),
-    _gauge("gpu_temperature_celsius", "Temperature of a GPU: min, median and max.", "statistic"),
+    _gauge("gpu_power_watts", "GPU power draw: min, median and max.", "statistic"),
+    _gauge("gpu_clock_megahertz", "GPU clock frequency: min, median and max.", "statistic"),
+    _gauge("gpu_temperature_celsius", "GPU temperature: min, median and max.", "statistic"),
     _gauge("gpu_throttled_ranks", "Ranks whose GPU is throttled."),
     _gauge("gpu_ecc_errors", "Uncorrectable ECC errors of the ranks' GPUs."),
     _counter("gpu_xid_errors", "Xid errors of the ranks' GPUs."),

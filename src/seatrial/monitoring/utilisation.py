@@ -8,7 +8,7 @@ from seatrial.planning.timing.breakdown import StepTime
 from seatrial.planning.workload import Workload
 
 DEFINITION = (
-    "model FLOPs: matrix products with logits, forward and backward (3 × forward), causal "
+    "model FLOPs: matrix multiplications with logits, forward and backward (3 × forward), causal "
     "attention counted as half; recomputed work is not counted"
 )
 """As in `StepTime.model_flops`; the literature's definition of MFU."""
@@ -25,7 +25,7 @@ class MfuBasis:
     model_flops: float | None = None
     """FLOPs of a step that the model needs, over all GPUs."""
     peak_flops: float | None = None
-    """Dense peak of one GPU in the precision of the matrix products, FLOP/s."""
+    """Dense peak of one GPU in the precision of the GEMMs, FLOP/s."""
     definition: str = DEFINITION
     """How the operations are counted."""
     peak_of: str = ""

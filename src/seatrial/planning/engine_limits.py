@@ -27,7 +27,7 @@ class EngineLimits:
     gradient_bytes: int = 4
     """Bytes per gradient element during accumulation."""
     narrow_weights: bool = False
-    """True if weights are stored only in the 8 or 4 bits of the matrix products."""
+    """True if weights are stored only in the 8 or 4 bits of the GEMMs."""
     has_fsdp_runs: bool = False
     """True if published FSDP runs with this engine were used for fitting."""
 

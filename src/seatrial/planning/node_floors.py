@@ -13,7 +13,7 @@ from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.node_types import NodeType
 
 MATMUL_SHARE = 0.4
-"""Share of the dense bf16 peak. Large matrix products reach 0.6 to 0.8 of it."""
+"""Share of the dense bf16 peak. Large matrix multiplications reach 0.6 to 0.8 of it."""
 MEMORY_SHARE = 0.5
 """Share of the memory bandwidth. A copy reaches 0.85 to 0.95 of it."""
 LINK_SHARE = 0.3

@@ -31,7 +31,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
-    """Why layers cannot be divided over stages, and the fix."""
+    """Why layers cannot be split evenly across stages, and the fix."""
 
     reason: str
     """The broken rule."""

@@ -24,7 +24,7 @@ class Hardware:
     memory_bytes: int
     """Device memory that a process can use."""
     peak_flops: float
-    """Dense peak rate in the precision of the matrix products, FLOP/s."""
+    """Dense peak rate in the precision of the GEMMs, FLOP/s."""
     peak_flops_bf16: float
     """Dense peak rate in bfloat16, which attention and logits use, FLOP/s."""
     memory_bandwidth: float
@@ -63,7 +63,7 @@ class Workload:
     micro_batches: int
     """Micro-batches that each data-parallel rank processes per step."""
     precision: Precision
-    """Number format of the matrix products."""
+    """Number format of the GEMMs."""
     hardware: Hardware
     stack: str
     """The software that selects the constants, such as `megatron-core`."""

@@ -132,7 +132,7 @@ def _with_expressions(
     section: str = "",
     key: str = "",
 ) -> Any:
-    """Return a copy of plain data with expressions at their places."""
+    """Return a copy of plain data with expressions in the right positions."""
     if isinstance(value, dict):
         return {
             name: _with_expressions(below, expressions, key, name) for name, below in value.items()

@@ -14,7 +14,7 @@ from seatrial.rendering.names import Component, metadata
 TOPOLOGY_FILE = "NCCL_TOPO_FILE"
 """The variable with the path of NCCL's topology file."""
 PART = "topology"
-"""Name part of the config map."""
+"""Name part of the ConfigMap."""
 _MASK_BITS = 32
 # Classes of PCI devices, as in the PCI Code and ID Assignment Specification.
 _BRIDGE, _GPU, _INFINIBAND = "0x060400", "0x030200", "0x020700"
@@ -34,7 +34,7 @@ def topology_path(scene: Scene) -> str:
 
 
 def topology_config(scene: Scene) -> list[Manifest]:
-    """Return the config map with the topology file; empty if pods mount none."""
+    """Return the ConfigMap with the topology file; empty if pods mount none."""
     path, topology = topology_path(scene), scene.node.topology
     if not path or topology is None:
         return []

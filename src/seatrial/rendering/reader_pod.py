@@ -53,14 +53,14 @@ class VolumeCommand:
 
 
 def reader_part(number: str) -> str:
-    """Return the name part of one reader: its pod, and the config map with its spec."""
+    """Return the name part of one reader: its pod, and the ConfigMap with its spec."""
     return f"reader-{number}"
 
 
 def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
     """Return a pod that runs one Seatrial command on the volume.
 
-    Its spec is in a config map of the same name, so the run's own stays unchanged. The pod has no
+    Its spec is in a ConfigMap of the same name, so the run's own stays unchanged. The pod has no
     secrets, no API server token and no capabilities. It runs as the user that owns the files.
     """
     reading = command.reading

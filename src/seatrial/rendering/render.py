@@ -130,7 +130,7 @@ def ray_manifests(scene: Scene) -> list[Manifest]:
 
 
 def _needed_for_data(scene: Scene) -> list[Manifest]:
-    # Not the config map of the run: the two may be submitted with different overrides.
+    # Not the ConfigMap of the run: the two may be submitted with different overrides.
     made = [spec_config(scene, DATA_PART, Component.DATA)]
     if scene.plan.spec.cluster.identity is not None:
         made.append(access.service_account(scene))

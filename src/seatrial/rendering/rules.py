@@ -196,9 +196,9 @@ def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
         name, gpus = scene.plan.machines.fabric, scene.node.gpus
         used = scene.plan.machines.processes_per_node
         rule = f"the {scene.fabric.daemon.name} container of {name} serves all {gpus} GPUs of a "
-        rule += f"node, so that one pod must have all of them; this run uses {used}."
+        rule += f"node, so one pod must request all of them; this run uses {used}."
         fix = f"Remove cluster.processes_per_node to use {gpus} GPUs per node, or set "
-        fix += "cluster.fabric=none for a slow test."
+        fix += "cluster.fabric=none to test without the fabric (slow)."
         inspection.add(RenderCode.DAEMON, "cluster.processes_per_node", rule, fix, used)
 
 
@@ -284,10 +284,10 @@ def _check_image(scene: Scene, inspection: RenderInspection) -> None:
         holds = f"Seatrial {VERSION}, {engine.title} {engine.version} and torch"
         _add_unknown(inspection, "cluster.image", name, holds, engine.installation.packages)
     if not image.brings_worker:
-        rule = f"{name} lacks the worker: each pod installs it at startup from the config map "
+        rule = f"{name} lacks the worker: each pod installs it at startup from the ConfigMap "
         rule += f"{LOCK_CONFIG} in namespace {scene.plan.spec.cluster.namespace}."
         fix = "Use an image that contains the worker (guide: images), or ask an administrator to "
-        fix += "create the config map: workerLock in the chart's values."
+        fix += "create the ConfigMap: workerLock in the chart's values."
         inspection.add(RenderCode.WORKER_LOCK, "cluster.image", rule, fix, name, Severity.NOTE)
     if scene.plan.machines.operator is Operator.HYPERPOD and not image.has_hyperpod_agent:
         rule = f"{name} lacks hyperpod-elastic-agent: its launcher, hyperpodrun, would be missing "

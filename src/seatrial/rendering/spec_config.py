@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The config map with the spec and the user's own catalog, for commands inside the cluster."""
+"""The ConfigMap with the spec and the user's own catalog, for commands inside the cluster."""
 
 import json
 import re
@@ -15,9 +15,9 @@ from seatrial.spec.run import RunSpec
 DIRECTORY = "/etc/seatrial"
 FILE = "run.yaml"
 PART = "spec"
-"""Name part of the config map."""
+"""Name part of the ConfigMap."""
 DATA_PART = "data-spec"
-"""Name part of the config map of data preparation, which may have other overrides than the run."""
+"""Name part of the ConfigMap of data preparation, which may have other overrides than the run."""
 
 
 def spec_text(spec: RunSpec) -> str:
@@ -38,7 +38,7 @@ def _readable(character: re.Match[str]) -> str:
 def spec_config(
     scene: Scene, part: str = PART, component: Component = Component.TRAINING
 ) -> Manifest:
-    """Return the config map with the spec, and the user's own catalog if there is one."""
+    """Return the ConfigMap with the spec, and the user's own catalog if there is one."""
     head = metadata(scene.plan, component, part)
     data = {FILE: spec_text(scene.plan.spec), **scene.own_catalog}
     return manifest("v1", "ConfigMap", head, data=data)

@@ -18,7 +18,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a pod's own)
 LOCK = "/opt/seatrial/lock"
 """Mount point of the lock file for the worker's packages."""
 LOCK_CONFIG = "seatrial-worker-lock"
-"""The config map with the lock file, installed by the administrator's chart."""
+"""The ConfigMap with the lock file, installed by the administrator's chart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from seatrial.reports.svg import Bar, BarPiece, Box, legend, stacked, timeline
 MOST_STAGES = 16
 """Maximum number of stages that are drawn; if there are more, evenly spaced ones."""
 STEADY = 4
-"""Micro batches of the schedule beyond those that fill the pipeline; the others repeat them."""
+"""Micro-batches of the schedule beyond those that fill the pipeline; the others repeat them."""
 NODES_DRAWN = 15
 """Nodes that are drawn first; the last one follows them."""
 SMALLEST_SHARE = 0.0005
@@ -165,12 +165,12 @@ def _step(run: PlannedRun, chosen: Priced) -> str:
 
 
 def _schedule(chosen: Priced) -> str:
-    """Return the pipeline schedule from the first micro batch to the last, with the bubble."""
+    """Return the pipeline schedule from the first micro-batch to the last, with the bubble."""
     layout, total = chosen.workload.layout, chosen.workload.micro_batches
     stages, chunks = layout.pp_size, layout.vp_size
     if stages == 1:
         return ""
-    # Interleaved schedules work in rounds of as many micro batches as there are stages.
+    # Interleaved schedules work in rounds of as many micro-batches as there are stages.
     count = min(total, 2 * stages if chunks > 1 else stages + STEADY)
     slots = schedule(chosen.time.stages, count, chunks)
     rows = _shown_stages(stages)
@@ -188,7 +188,7 @@ def _schedule(chosen: Priced) -> str:
     notes = [f"The bubble takes {percent_of(share)} of the step."]
     if left_out:
         notes.append(
-            f"Micro batches {count // 2} to {count // 2 + left_out - 1:,} repeat the same pattern "
+            f"Micro-batches {count // 2} to {count // 2 + left_out - 1:,} repeat the same pattern "
             "and are not drawn."
         )
     if len(rows) < stages:
@@ -199,7 +199,7 @@ def _schedule(chosen: Priced) -> str:
 
 
 def _box(slot: Slot, row: int, later: int) -> Box:
-    """Return the box of a pass; `later` is the number of micro batches left out before it."""
+    """Return the box of a pass; `later` is the number of micro-batches left out before it."""
     kind, number = "forward" if slot.forward else "backward", slot.micro_batch + later
     return Box(
         row,
@@ -207,7 +207,7 @@ def _box(slot: Slot, row: int, later: int) -> Box:
         slot.end,
         kind + (" odd" if slot.chunk % 2 else ""),
         str(number),
-        f"{kind} of micro batch {number}, chunk {slot.chunk}: {duration(slot.end - slot.begin)}",
+        f"{kind} of micro-batch {number}, chunk {slot.chunk}: {duration(slot.end - slot.begin)}",
     )
 
 

@@ -95,7 +95,7 @@ def _say_block(plan: ComparedPlan, headers: Sequence[str], varied: Sequence[int]
     if run.chosen is not None:
         micro, recompute, size, fits, step, rate, time, cost = _figures(run, budget)
         lines += [
-            f"micro batch {micro}, recompute {recompute}",
+            f"micro-batch {micro}, recompute {recompute}",
             f"{size} GiB, {fits}",
             f"step {step}",
             f"{rate} tokens/s per GPU",
@@ -149,7 +149,7 @@ def _row(plan: ComparedPlan, varied: Sequence[int]) -> tuple[str, ...]:
 
 
 def _figures(run: PlannedRun, budget: RunBudget) -> tuple[str, ...]:
-    """Return micro batch, recompute, memory, step time, throughput, duration and cost."""
+    """Return micro-batch, recompute, memory, step time, throughput, duration and cost."""
     chosen = run.chosen
     if chosen is None:
         return ("",) * 8

@@ -199,7 +199,7 @@ def _batch(run: PlannedRun) -> Iterator[Line]:
     yield "batch", f"{batch.global_batch_size:,} sequences, {tokens} tokens per step   ({where})"
     yield (
         "",
-        f"micro batch {batch.micro_batch_size:,} × {batch.micro_batches:,} micro batches "
+        f"micro-batch {batch.micro_batch_size:,} × {batch.micro_batches:,} micro-batches "
         f"× dp {plan.layout.dp_size:,}",
     )
     yield "learning", f"rate {peak}   ({whose})"
@@ -383,12 +383,16 @@ def lost_words(page: Page, budget: SaveBudget) -> str:
     """Return the shares of the time that saves and failures take."""
     if budget.lost is None:
         return ""
-    failures = f"failures and restarts {percent_of(budget.lost.failures)}"
+    failures = percent_of(budget.lost.failures)
     if budget.write_seconds is None:
-        return f"{failures} of the time; the storage bandwidth is not published"
+        return (
+            f"failures and restarts take {failures} of the time; saves are not estimated, because "
+            "the storage bandwidth is not published"
+        )
     # An asynchronous save is estimated as a synchronous one.
     most = "at most " if page.run.plan.spec.checkpoints.asynchronous else ""
-    return f"saves take {most}{percent_of(budget.lost.saving)} of the time, {failures}"
+    saving = percent_of(budget.lost.saving)
+    return f"saves take {most}{saving} of the time, failures and restarts {failures}"
 
 
 def percent_of(share: float) -> str:
@@ -419,12 +423,14 @@ def limit_words(page: Page) -> list[str]:
     if largest is None:
         return [nodes]
     shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
-    up_to = "at least" if largest.largest_tried else "up to"
+    up_to, beyond = "at least", ""
+    if not largest.largest_tried:
+        up_to, beyond = "up to", "; the next larger size that divides evenly does not fit"
     return [
         nodes,
         f"on these {machines.nodes:,}, a model of this shape fits with {up_to} "
         f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
-        f"{'' if largest.largest_tried else '; the next size that divides well does not fit'})",
+        f"{beyond})",
     ]
 
 
@@ -451,7 +457,7 @@ def _better(page: Page, best: Priced) -> str:
     if run.chosen is None:
         return ""
     gain = percent(best.rate / run.chosen.rate - 1)
-    words = f"{named(best.candidate)}, micro batch {best.candidate.micro_batch_size}, recompute "
+    words = f"{named(best.candidate)}, micro-batch {best.candidate.micro_batch_size}, recompute "
     words += f"{best.candidate.recompute}"
     if run.searched:
         return f"kept from an earlier plan; a new search (--again) finds {words}: {gain} faster"

@@ -145,7 +145,7 @@ KINDS = (
 )
 """The kinds of a run's objects other than its job, in the order of deletion.
 
-Config maps are last, because the ledger is one: it keeps a partly deleted run findable.
+ConfigMaps are last, because the ledger is one: it keeps a partly deleted run findable.
 """
 
 
@@ -309,7 +309,7 @@ def stop_here(run: LocalRun) -> bool:
         raise UsageError(
             f"attempt {unseen[0]} of {run.name} is supervised by a process that is not visible "
             "here: it is on another host, in another container, or belongs to another user. Run "
-            "seatrial stop there."
+            "seatrial stop on that host, in that container, or as that user."
         )
     return bool(running)
 

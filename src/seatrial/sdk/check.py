@@ -300,7 +300,7 @@ def _checkpoints_of(situation: Situation, *, stores: bool) -> CheckpointProbe | 
     """Return the reader of checkpoints if this host can see any. Object stores only if `stores`."""
     places = places_of(situation)
     here = not situation.in_pods
-    # A run on this host has no other place to look: report a named location that is missing.
+    # A run on this host has nowhere else to look: report a named location that is missing.
     named = here and len(places) > 1
     if not named and not any((stores and "://" in each) or Path(each).is_dir() for each in places):
         return None

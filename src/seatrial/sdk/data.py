@@ -225,6 +225,6 @@ def require_data_extra() -> None:
     if missing:
         raise MissingExtraError(
             f"reading and preparing data needs {', '.join(missing)}, which is not installed. "
-            "To install it, in a checkout of Seatrial: pip install '.[data]'",
+            "To install it, in a Seatrial checkout, run: pip install '.[data]'",
             extra="data",
         )

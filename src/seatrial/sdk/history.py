@@ -218,7 +218,7 @@ def export_mlflow(events: PathOrText, run: str, tracking_uri: str, experiment: s
     if find_spec("mlflow") is None:
         raise MissingExtraError(
             "sending to MLflow needs its client, which is not installed. "
-            "To install it, in a checkout of Seatrial: pip install '.[mlflow]'"
+            "To install it, in a Seatrial checkout, run: pip install '.[mlflow]'"
         )
     from seatrial.monitoring.mlflow_export import export  # noqa: PLC0415
 

@@ -259,7 +259,7 @@ def _install_all(extras: tuple[str, ...]) -> str:
     """Return one command that installs several extras."""
     if len(extras) < 2:
         return ""
-    return f"To install all, in a checkout of Seatrial: pip install '.[{','.join(extras)}]'\n"
+    return f"To install all, in a Seatrial checkout, run: pip install '.[{','.join(extras)}]'\n"
 
 
 def _asked(plan: Plan) -> dict[str, Callable[[], object]]:

@@ -86,7 +86,7 @@ class PodAnswer:
             self._raise(self.data)
         if self.data is None:
             raise PodCommandError(
-                f"the command in the pod exited with code {self.exit_code} and printed no answer. "
+                f"the command in the pod exited with code {self.exit_code} and printed no result. "
                 f"Its output is above. {self._advice()}",
                 self.exit_code or ExitCode.FINDINGS,
             )

@@ -162,8 +162,8 @@ def find_run(
     if here is None and not on_cluster and find_spec("kubernetes") is None:
         there = f" Found: {', '.join(sorted(known))}." if known else ""
         raise UsageError(
-            f"no run {run} was launched from this directory.{there} To also search a cluster: "
-            "pip install '.[cluster]' in a checkout of Seatrial."
+            f"no run {run} was launched from this directory.{there} To also search a cluster, "
+            "run this in a Seatrial checkout: pip install '.[cluster]'"
         )
     return FoundRun(run, here, namespace, kubeconfig, context, tell)
 

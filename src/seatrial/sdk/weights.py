@@ -53,7 +53,7 @@ def export_weights(
         to: The output directory. It must be empty or missing.
         overrides: Fields to override.
         step: The step of the checkpoint. Default: the newest committed one.
-        compare: True to compare logits with the engine's own model, which needs the spec and
+        compare: True to compare logits with those of the engine's own model; needs the spec and
             8 bytes of memory per parameter.
         watch: Receives the progress: once the size of the checkpoint for its verification, and
             once for the weights.
@@ -75,7 +75,7 @@ def export_weights(
     exported = before or _exported(at, one, one.record, target, watch or unwatched)
     if planned is not None and "logits" not in exported:
         if tell is not None:
-            tell("comparing logits with the engine's own model")
+            tell("comparing logits with those of the engine's own model")
         exported = prove_export(Path(at.address, one.directory), target, planned)
     refuse_other_logits(exported, target)
     return exported | {"is_new": before is None}

@@ -62,7 +62,7 @@ class RunPlace:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if the run may be in a different place from what the file seems to state."""
+        """True if the run may be in a different location from what the file seems to state."""
         return not self.is_yaml or not self.profile
 
 

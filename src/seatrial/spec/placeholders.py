@@ -34,7 +34,7 @@ def placeholders(loaded: LoadedSpec, severity: Severity = Severity.NOTE) -> tupl
                     loaded.where(field),
                     f"{match[0]} is a placeholder, which launch rejects.",
                     value,
-                    "Replace the placeholder with your own name.",
+                    "Replace the placeholder with the name of your own resource.",
                 )
             )
     return tuple(found)

@@ -18,6 +18,6 @@ def store_at(address: str) -> Store:
         return ObjectStore(address)
     known = ", ".join(f"{name}://" for name in KINDS)
     raise UsageError(
-        f"{named(address)}: Seatrial cannot write to this address. Use a path, or one of "
-        f"{known} with a bucket and a path."
+        f"{named(address)}: Seatrial cannot write to this address. Use a local path, "
+        f"or a URL with a bucket and a path; supported schemes: {known}."
     )

@@ -141,7 +141,7 @@ def object_files(address: str, patience: RetryPolicy = PATIENCE) -> ObjectFiles:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading {named(address)} needs the data extra ({error.name} is not installed). "
-            "Install the extra with: pip install '.[data]' in a checkout of Seatrial.",
+            "In a Seatrial checkout, run: pip install '.[data]'",
             extra="data",
         ) from error
     for name in ("azure", "gcsfs", "s3fs"):

@@ -163,7 +163,7 @@ def write(found: list[Compared], fresh: int, differing: int) -> None:
     codes = Counter(code for c in found if c.stricter for code in c.errors)
     rows = [(f"`{code}`", str(count), REASONS.get(code, "")) for code, count in codes.most_common()]
     counts = table(("draws", "number"), _counts(found, fresh, differing))
-    stricter = table(("rule", "draws", "why it refuses what the engine accepts"), rows)
+    stricter = table(("rule", "draws", "why the check rejects what the engine accepts"), rows)
     put(PAGE, {"agreement": counts, "stricter": stricter})
 
 
@@ -173,15 +173,15 @@ def _counts(found: list[Compared], fresh: int, differing: int) -> list[tuple[str
         ("drawn", len(found)),
         ("of these with a field changed", sum(bool(c.field) for c in found)),
         ("accepted by both", both),
-        ("refused by both", sum(c.accepted is False and bool(c.errors) for c in found)),
-        ("refused by the static check alone", sum(c.stricter for c in found)),
-        ("refused by the engine alone", sum(c.missed for c in found)),
-        ("not judged by the engine without a GPU", sum(c.accepted is None for c in found)),
+        ("rejected by both", sum(c.accepted is False and bool(c.errors) for c in found)),
+        ("rejected by the static check alone", sum(c.stricter for c in found)),
+        ("rejected by the engine alone", sum(c.missed for c in found)),
+        ("not validated by the engine without a GPU", sum(c.accepted is None for c in found)),
     ]
     counted = [(name, f"{number:,}") for name, number in rows]
     if fresh:
         counted.append(
-            (f"of {fresh} asked again in a process of its own, differing", f"{differing}")
+            (f"of {fresh} validated again in separate processes, different", f"{differing}")
         )
     return counted
 
@@ -197,7 +197,7 @@ def _tell(found: list[Compared]) -> None:
     for reason, count in Counter(c.reason[:100] for c in found if c.accepted is None).most_common(
         5
     ):
-        print(f"  {count:>5}  not judged: {reason}")
+        print(f"  {count:>5}  not validated: {reason}")
 
 
 if __name__ == "__main__":

@@ -1,42 +1,52 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Why a rule refuses what the engine's validation accepts: each rule, with its reason.
+"""Why a rule rejects what the engine's validation accepts: each rule, with its reason.
 
 `tests.engine.agreement.compare` fails if a rule is responsible for a difference without a reason.
 """
 
 REASONS: dict[str, str] = {
-    "ST-SPEC-004": "A dropout of 1 leaves nothing of the signal; the engine takes any number.",
+    "ST-SPEC-004": "A dropout of 1 zeroes all activations; the engine accepts any number.",
     "ST-SPEC-005": (
-        "Fields that contradict each other. The engine drops one without a word (sequence "
-        "parallelism with one tensor-parallel rank, modules of a recomputation that is off), or "
-        "fails later (heads that cannot share key and value heads evenly, a token through more "
-        "experts than there are, a split without data to train on)."
+        "Fields that contradict each other. The engine silently ignores one of them (sequence "
+        "parallelism with one tensor-parallel rank, recompute modules with recomputation "
+        "disabled), or fails later (attention heads not divisible by the number of key-value "
+        "heads, a top-k larger than the number of experts, an empty training split)."
     ),
-    "ST-PLAN-004": "More processes than the node has GPUs; the engine sees only their sum.",
-    "ST-PLAN-006": "The GPU cannot compute in this format; the engine finds out in the first step.",
-    "ST-PLAN-011": "Validation does not look at memory.",
-    "ST-LAYOUT-002": "Refused when the process groups are made (initialize_model_parallel).",
-    "ST-LAYOUT-003": "Refused when the attention layers are built.",
-    "ST-LAYOUT-004": "Refused when the layers are built: a width is not divisible.",
+    "ST-PLAN-004": "More processes per node than GPUs; the engine sees only the world size.",
+    "ST-PLAN-006": "The GPU does not support this precision; the engine fails at the first step.",
+    "ST-PLAN-011": "Validation does not check memory.",
+    "ST-LAYOUT-002": "Rejected when the process groups are created (initialize_model_parallel).",
+    "ST-LAYOUT-003": "Rejected when the attention layers are built.",
+    "ST-LAYOUT-004": (
+        "Rejected when the layers are built: a layer width is not divisible by the tensor-parallel "
+        "size."
+    ),
     "ST-LAYOUT-005": (
-        "With chunks, validation does not divide the layers over the stages: building one does. "
-        "With one stage, a number of layers for its end makes a model of that many layers, without "
-        "a word (Megatron-LM issue 1778)."
+        "With virtual stages, the engine divides the layers across the stages only when it builds "
+        "a stage, not during validation. With one stage, setting the number of layers in the last "
+        "stage silently builds a model with that number of layers (Megatron-LM issue 1778)."
     ),
-    "ST-LAYOUT-006": "Refused when a stage is built: its layers do not divide over its chunks.",
-    "ST-LAYOUT-007": "A dense model has no experts; the engine leaves the degree unused.",
+    "ST-LAYOUT-006": (
+        "Rejected when a stage is built: its layers cannot be divided evenly across its chunks."
+    ),
+    "ST-LAYOUT-007": "A dense model has no experts; the engine ignores the expert-parallel size.",
     "ST-LAYOUT-008": (
-        "Experts with tensor parallelism are refused without sequence parallelism when training "
-        "begins; a sequence that does not split fails in the first forward pass."
+        "When training starts, the engine rejects a mixture-of-experts model with tensor "
+        "parallelism but without sequence parallelism; a sequence that cannot be split evenly "
+        "fails in the first forward pass."
     ),
     "ST-LAYOUT-013": (
-        "What is to be computed again does not exist in the model, or never ends (an mlp with "
+        "The model does not have the module to recompute, or the recomputation hangs (an MLP with "
         "biases)."
     ),
-    "ST-BATCH-003": "Refused by the interleaved schedule, at the first step.",
-    "ST-LENGTH-002": "Refused when the schedule of the learning rate is made, after the model.",
-    "ST-LENGTH-003": "The run would end before its first save; the engine does not mind.",
-    "ST-LENGTH-006": "There is no data to evaluate on; the engine leaves evaluation out.",
-    "ST-ENGINE-006": "No argument of the engine says this; it would train another model.",
+    "ST-BATCH-003": "Rejected by the interleaved schedule, at the first step.",
+    "ST-LENGTH-002": (
+        "Rejected when the learning-rate schedule is created, after the model is built."
+    ),
+    "ST-LENGTH-003": "The run would finish before its first save; the engine accepts this.",
+    "ST-LENGTH-006": "There is no validation data; the engine skips evaluation.",
+    "ST-ENGINE-006": (
+        "The engine has no argument for this setting, and would train a different model."
+    ),
 }

@@ -378,16 +378,16 @@ def plain_writes(tree: ast.AST) -> Iterator[str]:
         owner = function.value if isinstance(function, ast.Attribute) else None
         is_os = isinstance(owner, ast.Name) and owner.id == "os"
         if name in _WRITING or (is_os and name in _NAMING):
-            yield f"{name} in line {node.lineno}"
+            yield f"{name} on line {node.lineno}"
         is_open = name == "open" or (isinstance(function, ast.Name) and function.id == "open")
         words = [*node.args, *(each.value for each in node.keywords)]
         modes = [each.value for each in words if isinstance(each, ast.Constant)]
         if is_open and any(isinstance(m, str) and _WRITE_MODE.fullmatch(m) for m in modes):
-            yield f"open for writing in line {node.lineno}"
+            yield f"open for writing on line {node.lineno}"
         flags = {n.attr for each in words for n in ast.walk(each) if isinstance(n, ast.Attribute)}
         is_descriptor = isinstance(function, ast.Name) and function.id == "open_descriptor"
         if ((is_os and name == "open") or is_descriptor) and flags & {"O_WRONLY", "O_RDWR"}:
-            yield f"a descriptor for writing in line {node.lineno}"
+            yield f"a descriptor for writing on line {node.lineno}"
 
 
 def test_nobody_else_writes_files_in_place() -> None:

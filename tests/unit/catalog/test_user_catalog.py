@@ -79,11 +79,14 @@ BAD = {
     ),
     "unknown-like": (
         '[x]\nlike = "p9"\n',
-        ":2 x.like: like names 'p9', which does not exist. Use the name of an entry of the same "
-        "kind.",
+        ":2 x.like: the field 'like' refers to 'p9', which does not exist. Use the name of an "
+        "entry of the same kind.",
     ),
     "like-half-a-name": ('[x]\nlike = "p5"\n', "Did you mean p5.48xlarge?"),
-    "like-no-text": ("[x]\nlike = 5\n", "x.like: like names 5, which does not exist."),
+    "like-no-text": (
+        "[x]\nlike = 5\n",
+        "x.like: the field 'like' refers to 5, which does",
+    ),
     "like-itself": (
         '[x]\nlike = "y"\n[y]\nlike = "z"\n[z]\nlike = "y"\n',
         ":4 y.like: like forms a cycle: y -> z -> y. Define one of these entries without like.",

@@ -82,7 +82,7 @@ def with_data(**values: object) -> Setup:
         (ROTATED, ROTATED, Resume.SAFE, ""),
         (ROTATED, with_constants(rotary_base=500000.0), Resume.MODEL_CHANGES, "rotary base"),
         (ROTATED, with_constants(rotary_percent=0.5), Resume.MODEL_CHANGES, "rotary percent"),
-        (ROTATED, with_constants(rotary_scaling=8.0), Resume.MODEL_CHANGES, "rotary scaling"),
+        (ROTATED, with_constants(rotary_scaling=8.0), Resume.MODEL_CHANGES, "RoPE scaling"),
         (ROTATED, with_constants(norm_epsilon=1e-6), Resume.MODEL_CHANGES, "norm epsilon"),
         # Neither does one from before the constants were.
         (SETUP, ROTATED, Resume.SAFE, ""),

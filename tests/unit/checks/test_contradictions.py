@@ -153,7 +153,10 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         for name in ("start-weight-decay", "end-weight-decay")
     },
     **{
-        (name, "stages would differ"): (given(f"{name}: true", PP_2), given(f"{name}: true"))
+        (name, "stages would not match the plan"): (
+            given(f"{name}: true", PP_2),
+            given(f"{name}: true"),
+        )
         for name in (
             "account-for-embedding-in-pipeline-split",
             "account-for-loss-in-pipeline-split",

@@ -107,9 +107,9 @@ def test_an_operator_that_the_spec_leaves_open_is_a_warning_where_another_is_ser
 
 def test_an_image_without_the_worker_needs_the_list_of_its_engine() -> None:
     (finding,) = found(SiteCode.NO_LOCK, but(lock_keys=()))
-    assert "namespace default has no config map seatrial-worker-lock" in finding.rule
+    assert "namespace default has no ConfigMap seatrial-worker-lock" in finding.rule
     (finding,) = found(SiteCode.NO_LOCK, but(lock_keys=("llm-foundry.txt",)))
-    assert "no worker.txt in its config map" in finding.rule
+    assert "no worker.txt in its ConfigMap" in finding.rule
     assert not found(SiteCode.NO_LOCK, but(lock_keys=None))
     assert not found(SiteCode.NO_LOCK, but(lock_keys=()), "cluster.image=example.com/worker:1")
     # Where the cluster was looked at, that an administrator has to make something is no news.

@@ -85,7 +85,7 @@ def test_what_an_administrator_makes_is_told_before_the_cluster_is_asked(tmp_pat
     spec(tmp_path, AS_INSTALLED)
     said = " ".join(seatrial("check", "run.yaml", cwd=tmp_path).stdout.split())
     assert "note ST-RENDER-013 run.yaml:16:1 cluster.image" in said
-    assert "the config map seatrial-worker-lock in namespace default" in said
+    assert "the ConfigMap seatrial-worker-lock in namespace default" in said
     assert "note ST-RENDER-006 run.yaml:16:1 cluster.storage.parameters" in said
     assert "a new storage class needs zone." in said
     assert "2 notes: " in said

@@ -104,7 +104,7 @@ def test_the_command_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = seatrial("doctor", cwd=tmp_path).stdout
     assert "No kubeconfig found" in said
     assert "pip install '.[worker,wandb]'" in " ".join(said.split())
-    assert "without a cluster (in a checkout of Seatrial):\n  pip install '.[worker]'" in said
+    assert "without a cluster (in a Seatrial checkout):\n  pip install '.[worker]'" in said
     assert "Missing for llm-foundry: llm-foundry." in said
     told = json.loads(seatrial("doctor", "--json", cwd=tmp_path).stdout)
     ready = {part["extra"]: part["is_ready"] for part in told["parts"]}

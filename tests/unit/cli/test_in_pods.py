@@ -242,7 +242,7 @@ def test_an_answer_of_an_older_image_is_explained(pods: Pods, spec_file: Path) -
         ran("checkpoints", "verify", spec_file, "--on", "kubernetes")
     pods.printed = ["Traceback ...", "[1] Killed"]
     pods.code = 137
-    with pytest.raises(SeatrialError, match=r"code 137 and printed no answer.*image") as told:
+    with pytest.raises(SeatrialError, match=r"code 137 and printed no result.*image") as told:
         ran("checkpoints", "list", spec_file, "--on", "kubernetes")
     assert told.value.exit_code == 137
 

@@ -255,6 +255,6 @@ def test_all_missing_extras_are_installed_by_one_command(monkeypatch: pytest.Mon
     way = [step for step in steps(Path("run.yaml"), (), plan) if step.name != "rehearse"]
     with pytest.raises(MissingExtraError, match="none was started") as told:
         pipeline.require_all(way, plan)
-    assert "To install all, in a checkout of Seatrial: pip install '.[cluster,report]'" in str(
+    assert "To install all, in a Seatrial checkout, run: pip install '.[cluster,report]'" in str(
         told.value
     )

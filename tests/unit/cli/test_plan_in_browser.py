@@ -61,10 +61,10 @@ def looked_at(tab: Tab, file: Path) -> None:
     assert tab.evaluate(WITHOUT_DATA) == []
     assert tab.evaluate(CONTRAST) >= 4.5
     assert tab.locator(".node em").count() == 16
-    # The first and the last micro batch of the step are drawn, and the bubble at both ends.
+    # The first and the last micro-batch of the step are drawn, and the bubble at both ends.
     tips = tab.locator(".timeline title").all_text_contents()
-    assert any(tip.startswith("forward of micro batch 0,") for tip in tips)
-    assert any(tip.startswith("backward of micro batch 127,") for tip in tips)
+    assert any(tip.startswith("forward of micro-batch 0,") for tip in tips)
+    assert any(tip.startswith("backward of micro-batch 127,") for tip in tips)
     assert tab.locator(".timeline rect.bubble").count() >= 2
 
 

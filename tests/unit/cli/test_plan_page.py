@@ -195,7 +195,7 @@ def test_limits_are_said_where_they_were_asked_for(capsys: pytest.CaptureFixture
         "fits on 1 × p4d.24xlarge, and no fewer; a larger number must also divide evenly\n" in text
     )
     assert "on these 2, a model of this shape fits with up to 25.7 B" in text
-    assert "; the next size that divides well does not fit)" in text
+    assert "; the next larger size that divides evenly does not fit)" in text
     more = replace(largest, largest_tried=True)
     text = printed(replace(page, limits=Limits(Fewest(320, False), more, Sharding.FSDP)), capsys)
     assert "fits on 320 × p4d.24xlarge with fsdp only, but not every smaller number was" in text
@@ -308,7 +308,7 @@ def test_the_html_draws_what_the_page_says() -> None:
     assert "stage 0, activations: 9.6 GiB" in text
     assert "27.4 ± 1.4 GiB" in text
     assert "tensor-parallel: 5.14 s, 12.0 %" in text
-    assert "forward of micro batch 0, chunk 0" in text
+    assert "forward of micro-batch 0, chunk 0" in text
 
 
 @pytest.mark.parametrize(

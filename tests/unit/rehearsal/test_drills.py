@@ -225,7 +225,7 @@ def test_an_export_with_other_logits_ends_with_1(
 
 
 def test_a_model_of_no_class_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reason = "no class that export supports has this."
+    reason = "seatrial export supports no model class with this."
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(drills, "why_not_exported", lambda engine, arguments: reason)
     code, output = rehearse(monkeypatch, tmp_path, "export", lambda t: outcome(range(1, 21)))

@@ -230,7 +230,7 @@ def _rotary(config: Config, where: str, usual: float) -> tuple[float, float | No
     if kind != "llama3" or others != LLAMA3_SCALING:
         _refuse(
             where,
-            f"the engine supports only Llama 3.1's rotary scaling, not {dict(told)}.",
+            f"the engine supports only Llama 3.1's RoPE scaling, not {dict(told)}.",
             kind,
         )
     return theta, float(told["factor"])

@@ -266,7 +266,7 @@ class ClusterFacts:
     priorities: tuple[str, ...] = ()
     """Priority classes."""
     lock_keys: tuple[str, ...] | None = None
-    """Keys of the config map from which pods install the worker; empty if it does not exist, `None`
+    """Keys of the ConfigMap from which pods install the worker; empty if it does not exist, `None`
     if it could not be read."""
     quotas: tuple[QuotaFacts, ...] = ()
     limits: tuple[LimitFacts, ...] = ()

@@ -43,7 +43,7 @@ _KINDS: dict[Subject, ObjectKind] = {
 GROWING = ("nodepools.karpenter.sh", "provisioningrequests.autoscaling.x-k8s.io")
 """CRDs that indicate an autoscaler."""
 AUTOSCALER = "cluster-autoscaler-status"
-"""The config map in which the Cluster Autoscaler reports its state."""
+"""The ConfigMap in which the Cluster Autoscaler reports its state."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def gather(api: Api, namespace: str, manifests: Sequence[Manifest]) -> ClusterFa
 def _grows(api: Api, definitions: dict[str, tuple[str, ...]]) -> bool | None:
     """True if the cluster adds nodes for pending pods; `None` if unknown.
 
-    Managed autoscalers have no visible pods, but all of them write a status config map.
+    Managed autoscalers have no visible pods, but all of them write a status ConfigMap.
     """
     if any(name in definitions for name in GROWING):
         return True

@@ -39,7 +39,8 @@ def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
             "training.learning_rate.decay",
             f"the learning rate is {schedule.minimum:g} from step {ends:,} on, but the run has "
             f"{length.steps:,} steps: the last {length.steps - ends:,} do not train the model.",
-            f"Let the decay end with the run, or set a minimum such as {schedule.peak / 10:g}.",
+            "Extend the decay to the end of the run, or set a minimum learning rate such as "
+            f"{schedule.peak / 10:g}.",
             ends,
             proposed("training.learning_rate.decay={fraction: 1.0}"),
         )
@@ -58,8 +59,8 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
             "training.learning_rate.decay",
             f"the decay ends at step {schedule.decay_samples // size:,}, one warm-up before the "
             "end of the run. The decay counts from step 0 and includes the warm-up.",
-            f"Use {{steps: {length.steps}}}, unless the last {missing // size:,} steps should stay "
-            "at the minimum.",
+            f"Use {{steps: {length.steps}}}, unless the learning rate should stay at its minimum "
+            f"for the last {missing // size:,} steps.",
             schedule.decay_samples // size,
             proposed(f"training.learning_rate.decay={{steps: {length.steps}}}"),
         )

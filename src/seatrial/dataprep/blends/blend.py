@@ -176,7 +176,8 @@ def _no_tokens(file: SplitFile) -> Finding:
         Where(file=file.path),
         "all its documents are empty, so the blend leaves it out.",
         "0",
-        "Check data.sources.text_field of its source, unless this is intended.",
+        "If these documents should contain text, check text_field for their source in "
+        "data.sources.",
     )
 
 

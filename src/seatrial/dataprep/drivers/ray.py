@@ -119,8 +119,8 @@ def _ray() -> Any:
     """Import Ray."""
     if find_spec("ray") is None:
         raise MissingExtraError(
-            "Ray is not installed. Install it with: pip install '.[data,ray]' in a checkout of "
-            "Seatrial, or use --driver local."
+            "Ray is not installed. Use --driver local, or install Ray: in a Seatrial checkout, run "
+            "pip install '.[data,ray]'"
         )
     import ray  # noqa: PLC0415  # an optional extra, and slow to import
 

@@ -90,7 +90,7 @@ def _do_share(store: Store, workers: int) -> None:
     index = os.environ.get(INDEX, "")
     if not (index.isascii() and index.isdigit() and int(index) < workers):
         raise UsageError(
-            f"{INDEX} is {index or 'not set'}, and with --workers {workers} it must be a number "
+            f"{INDEX} is {index or 'not set'}, but with --workers {workers} it must be a number "
             f"from 0 to {workers - 1}. Kubernetes sets it in the pods of an Indexed Job."
         )
     tasks = _awaited(store)

@@ -48,7 +48,7 @@ def refuse_within(address: str, output: str) -> None:
 
 
 def _place(address: str) -> str:
-    """Normalize an address, so that different spellings of one place are equal."""
+    """Normalize an address, so that different spellings of one location are equal."""
     return object_files(address).root if "://" in address else os.path.realpath(address)
 
 
@@ -85,8 +85,8 @@ def list_inputs(
                 before = lines.setdefault(file.address, entry)
                 if before is not entry:
                     raise InputError(
-                        f"{entry}: {named(file.address)} is already in line {before.line}, so its "
-                        "documents would be read twice. Remove one of the two lines."
+                        f"{entry}: {named(file.address)} is already listed on line {before.line}, "
+                        "so its documents would be read twice. Remove one of the two lines."
                     )
             found += files
     return spread(sorted(found, key=lambda file: file.address), source.sample_files)

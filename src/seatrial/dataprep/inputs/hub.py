@@ -78,7 +78,7 @@ def _hub() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"Reading from the Hugging Face Hub needs the data extra ({error.name} is not "
-            "installed). Install it with: pip install '.[data]' in a checkout of Seatrial.",
+            "installed). In a Seatrial checkout, run: pip install '.[data]'",
             extra="data",
         ) from error
 

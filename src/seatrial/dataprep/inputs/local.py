@@ -53,7 +53,7 @@ def require_local(address: str) -> None:
 def _fix(path: str) -> str:
     """Suggest a fix for a path that cannot be listed."""
     if any(mark in path for mark in "*?[") and not os.path.lexists(path):
-        return "Put the glob into files, and set from to the directory above it."
+        return "Move the glob to 'files', and set 'from' to the parent directory."
     above = path
     while above and not os.path.lexists(above):
         above = os.path.dirname(above)

@@ -204,7 +204,7 @@ def _by_name(listed: Sequence[Listed], source: DataSource, address: str) -> list
         most = formats.most_common(1)[0][0]
         raise InputError(
             f"{address}: contains files of more than one format ({counts}), so some of them may be "
-            f"metadata or duplicates. Set format: {most}, or files to a glob."
+            f"metadata or duplicates. Set format to {most}, or set files to a glob."
         )
     return found
 

@@ -100,7 +100,9 @@ def check_conserved(
         for segment in file.segments:
             found = (segment.documents, segment.tokens, segment.digest)
             if given.pop((segment.task, file.domain), None) != found:
-                rule = f"{file.name} contains data that the record of task {segment.task} lacks."
+                rule = (
+                    f"{file.name} contains data that is not in the record of task {segment.task}."
+                )
                 report.add(DatasetCode.COUNTS, rule, segment.task)
             group = (file.source, file.domain)
             if source_of.get(segment.task) != file.source or last.get(group, -1) >= segment.task:

@@ -26,7 +26,7 @@ class VerificationReport:
         fix: str = FIX,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Report a problem in `number` places, of which this is the first."""
+        """Report a problem in `number` locations, of which this is the first."""
         self._first.setdefault(code, (rule, str(value), fix, severity))
         self._number[code] = self._number.get(code, 0) + number
 

@@ -41,7 +41,9 @@ def narrowed(tokens: NDArray[Any], kind: np.dtype[Any], vocab_size: int) -> NDAr
         block = tokens[start : start + _BLOCK]
         largest = int(block.max())
         if largest >= vocab_size:
-            raise OutOfVocabularyError(f"the ID {largest} in a vocabulary of {vocab_size:,}")
+            raise OutOfVocabularyError(
+                f"the ID {largest}, which is outside the vocabulary ({vocab_size:,} entries)"
+            )
         stored[start : start + _BLOCK] = block
     return stored
 
@@ -191,7 +193,7 @@ def open_encoder(
     except ImportError as error:
         raise MissingExtraError(
             f"Tokenizing needs {backend}, which is not installed on {gethostname()}. "
-            "Install it there with: pip install '.[data]' in a checkout of Seatrial.",
+            "In a Seatrial checkout there, run: pip install '.[data]'",
             extra="data",
         ) from error
     return Encoder(tokenizer, model_of(tokenizer, file.read_bytes(), policy), backend)

@@ -15,8 +15,9 @@ def no_class_rule(engine: str) -> str:
 
 def rule_of(end: str) -> str:
     return (
-        f"no file next to {FILE} names the end-of-document token. data prepare uses {end}, the "
-        "only common one in the vocabulary, but training fails, because its loader finds none."
+        f"no file next to {FILE} names the end-of-document token. seatrial data prepare uses "
+        f"{end}, the only well-known end-of-document token in the vocabulary, but training would "
+        "fail, because its tokenizer loader finds none."
     )
 
 

@@ -54,7 +54,7 @@ def check_round_trip(store: Store, record: DatasetRecord, file: Path, sample: in
                     DatasetCode.ROUND_TRIP,
                     rule,
                     ids[at : at + 5],
-                    fix="Check that this is the tokenizer that the data were prepared with.",
+                    fix="Check that this is the tokenizer that the data was prepared with.",
                     severity=Severity.ERROR if lossless else Severity.WARNING,
                 )
         findings += report.findings()

@@ -98,7 +98,10 @@ class _Check:
             f"{self._spot(first)}: ID {tokens[first]} is not in the vocabulary of "
             f"{self._vocab_size}."
         )
-        fix = "Check that the data were prepared with this run's tokenizer; prepare them again."
+        fix = (
+            "Check whether the data was prepared with this run's tokenizer. If not, prepare it "
+            "again."
+        )
         self._report.add(
             DatasetCode.VOCABULARY, rule, int(tokens[first]), number=wrong.size, fix=fix
         )

@@ -83,8 +83,8 @@ CLASS_PLAIN = {
     HubClass.GPT2: NOT_MPT_PLAIN,
     HubClass.LLAMA: (
         *NOT_MPT_PLAIN,
-        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "a different rotary type"),
-        Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "rotary scaling"),
+        Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "a different RoPE type"),
+        Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "RoPE scaling"),
     ),
 }
 
@@ -176,7 +176,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts in CLASSES:
         return CLASSES[parts]
     said = ", ".join(parts[:3]) + (", biases" if biases else ", no biases")
-    _refuse(where, f"no class that export supports has this combination: {said}.", said)
+    _refuse(where, f"seatrial export supports no model class with this combination: {said}.", said)
 
 
 def _model(values: Values, kind: HubClass, where: str) -> HubModel:

@@ -261,7 +261,7 @@ CONTRADICTIONS = (
     Contradiction(
         "transformer-impl",
         lambda p: p.word("transformer-impl") == "local" and _narrow(p),
-        "only Transformer Engine's layers support 8-bit and 4-bit matrix products.",
+        "only Transformer Engine's layers support 8-bit and 4-bit matrix multiplications.",
     ),
     Contradiction(
         "cross-entropy-fusion-impl",
@@ -326,7 +326,7 @@ CONTRADICTIONS = (
         Contradiction(
             name,
             lambda p: p.plan.layout.pp_size > 1,
-            f"the plan splits the layers without {name}, so the stages would differ.",
+            f"the plan splits the layers without {name}, so the stages would not match the plan.",
         )
         for name in (
             "account-for-embedding-in-pipeline-split",

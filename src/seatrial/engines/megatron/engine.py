@@ -130,7 +130,7 @@ class MegatronEngine(Engine):
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON",
         ("torch", "megatron"),
-        "pip install '.[worker]' in a checkout of Seatrial",
+        "pip install '.[worker]' (in a Seatrial checkout)",
         "worker.txt",
         "worker",
     )
@@ -280,7 +280,10 @@ class MegatronEngine(Engine):
 def _fsdp_beginning(plan: Plan) -> list[Problem]:
     """Reject initial checkpoints that FSDP cannot load, because its format is different."""
     weights, fix = plan.spec.initial_weights, "Use parallelism.sharding=optimizer."
-    rule = "Megatron's FSDP reads only checkpoints in its own format, and would start from scratch."
+    rule = (
+        "Megatron FSDP loads only checkpoints in its own format; with any other checkpoint, "
+        "training would start from scratch."
+    )
     fields = {
         "initial_weights.huggingface": weights is not None and weights.huggingface is not None,
         "continue_from": plan.spec.continue_from is not None,

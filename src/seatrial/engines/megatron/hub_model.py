@@ -100,7 +100,7 @@ def _kind(values: Values, where: str) -> HubClass:
     if parts == ("learned_absolute", "LayerNorm", "GELU") and not experts:
         return HubClass.GPT2
     said = ", ".join(parts) + (", experts" if experts else "")
-    _refuse(where, f"no class that export supports has this combination: {said}.", said)
+    _refuse(where, f"seatrial export supports no model class with this combination: {said}.", said)
 
 
 def _model(values: Values, kind: HubClass) -> HubModel:

@@ -41,7 +41,7 @@ def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
     rule = ""
     if plan.sharding is Sharding.FSDP:
         if value == "1":
-            rule = "Megatron's FSDP requires a value greater than 1, or that the variable is unset."
+            rule = "with FSDP, Megatron requires this variable to be greater than 1 or unset."
     elif value != "1" and generation in BEFORE_BLACKWELL and _cuts_layers(plan):
         rule = (
             "with tensor or context parallelism, Megatron requires 1 on GPUs before Blackwell, so "
@@ -140,7 +140,7 @@ def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
 
 
 def _widths(plan: Plan) -> Iterator[RunProblem]:
-    """Check for widths that matrix products in the precision do not support."""
+    """Check for widths that matrix multiplications in the precision do not support."""
     multiple = MULTIPLES.get(plan.spec.training.precision)
     if multiple is None or plan.spec.model.dimensions is None:
         return
@@ -153,8 +153,8 @@ def _widths(plan: Plan) -> Iterator[RunProblem]:
             yield RunProblem(
                 CheckCode.WIDTHS,
                 f"model.dimensions.{name}",
-                f"{width:,} split over {tp} ranks is not a multiple of {multiple}, which matrix "
-                f"products in {plan.spec.training.precision} require.",
+                f"{width:,} split across {tp} ranks is not a multiple of {multiple}, which matrix "
+                f"multiplications in {plan.spec.training.precision} require.",
                 f"Use {fitting}, or training.precision=bf16.",
                 str(width),
                 f"model.dimensions.{name}={fitting}",

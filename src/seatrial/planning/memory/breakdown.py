@@ -11,7 +11,7 @@ class MemoryPart(StrEnum):
     """The parts of the memory that a training process needs on its GPU."""
 
     WEIGHTS = "weights"
-    """Parameters in the format of the matrix products and, with FSDP, gathered layers."""
+    """Parameters in the format of the GEMMs and, with FSDP, gathered layers."""
     GRADIENTS = "gradients"
     """Gradients that the engine accumulates over the micro-batches of a step."""
     OPTIMIZER = "optimizer"

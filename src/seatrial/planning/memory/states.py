@@ -53,7 +53,7 @@ class States(NamedTuple):
     """Bytes of a rank's model state."""
 
     weights: int
-    """Parameters in the format of the matrix products."""
+    """Parameters in the format of the GEMMs."""
     gradients: int
     optimizer: int
     """Master weights and moments."""

@@ -35,7 +35,7 @@ class SavedRun:
     parameters: int
     """Parameters of the whole model."""
     precision: Precision
-    """Number format of the matrix products."""
+    """Number format of the GEMMs."""
     nodes: int
     node_bandwidth: float | None
     """Network bandwidth of one node, bytes/s."""

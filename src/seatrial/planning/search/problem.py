@@ -41,7 +41,7 @@ class SearchProblem:
     target_batch: int
     """The target of an `auto` global batch size."""
     precision: Precision
-    """Number format of the matrix products."""
+    """Number format of the GEMMs."""
     limits: EngineLimits
     """The capabilities of the engine."""
     hardware: Hardware | None
@@ -53,7 +53,7 @@ class SearchProblem:
 
     @property
     def output_layers(self) -> float:
-        """The cost of the logits, in layers, measured by their matrix products."""
+        """The cost of the logits, in layers, measured by their matrix multiplications."""
         model = self.model
         layer = active_parameters(model, 0) / model.layers
         attention = self.sequence_length * model.heads * model.head_dim
@@ -172,7 +172,7 @@ def hardware(name: str, gpu: Accelerator, node: NodeType, precision: Precision) 
 
 
 def peak_tflops(gpu: Accelerator, precision: Precision) -> float:
-    """Return the peak rate of matrix products in a precision, which the GPU supports."""
+    """Return the peak rate of matrix multiplications in a precision, which the GPU supports."""
     rates = gpu.peak_tflops
     by_precision = {
         Precision.FP32: rates.fp32,

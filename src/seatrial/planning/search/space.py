@@ -117,7 +117,7 @@ def _context_parallel_sizes(problem: SearchProblem, tp: int) -> list[int]:
 
 
 def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
-    """Return True if the sequence is split over tp; None if neither choice is valid.
+    """Return True if the sequence is split across tp; None if neither choice is valid.
 
     Splitting costs no time and saves memory, so it is skipped only if it is invalid.
     """

@@ -11,7 +11,7 @@ class TimePart(StrEnum):
     """A part of a step time; the parts add up to the total."""
 
     COMPUTE = "compute"
-    """Matrix products, norms and activations on the slowest stage, without attention."""
+    """Matrix multiplications, norms and activations on the slowest stage, without attention."""
     ATTENTION = "attention"
     """Core attention on the slowest stage."""
     TENSOR_PARALLEL = "tensor-parallel"
@@ -43,9 +43,9 @@ class StepTime:
     model_flops: float
     """Floating-point operations per step that the model needs, over all GPUs.
 
-    These are the matrix products including logits, forward and backward (three times forward), with
-    causal attention (half of the square). Recomputation and other operations are not counted, so
-    the fraction of the peak is the model FLOPs utilization (MFU).
+    These are the GEMMs including logits, forward and backward (three times forward), with causal
+    attention (half of the square). Recomputation and other operations are not counted, so the
+    fraction of the peak is the model FLOPs utilization (MFU).
     """
     gpus: int
     """Number of GPUs."""

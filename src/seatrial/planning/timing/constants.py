@@ -190,7 +190,7 @@ class TimingFit:
     accelerator: str
     """Name in the catalog."""
     precision: Precision
-    """Number format of the matrix products."""
+    """Number format of the GEMMs."""
     stack: str
     rows: int
     """Number of published rows with exactly this accelerator, precision and stack."""

@@ -101,5 +101,5 @@ def time_error(
     return StepTimeError(
         max(found.median, known.unseen_error),
         max(found.nine_of_ten, known.unseen_error_nine_of_ten),
-        (*found.beyond, f"fsdp, for which no {workload.stack} run was fitted"),
+        (*found.beyond, f"FSDP, for which the model was not fitted to any {workload.stack} run"),
     )

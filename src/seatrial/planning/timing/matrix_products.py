@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix products of a layer on one rank: operations, elements, and unfilled waves."""
+"""The matrix multiplications of a layer on one rank: operations, elements, and unfilled waves."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -22,7 +22,7 @@ def multiprocessors(accelerator: str) -> int:
 
 
 class Products:
-    """Matrix products in the forward pass, on one rank, for one micro-batch."""
+    """Matrix multiplications in the forward pass, on one rank, for one micro-batch."""
 
     __slots__ = ("elements", "flops", "rounded", "weights")
 

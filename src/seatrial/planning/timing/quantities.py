@@ -146,7 +146,7 @@ class LayerQuantities:
     """
 
     peak: float
-    """FLOP/s of matrix products."""
+    """FLOP/s of matrix multiplications."""
     peak_attention: float
     """FLOP/s of attention and logits, which use at least 16 bits."""
     element_bytes: float

@@ -16,7 +16,7 @@ class Rates:
     layer: float = 1.0
     """Measured over predicted time of a layer, if layers of its shape were measured."""
     matrix: float = 0.8
-    """Fraction of the peak rate that a large matrix product reaches."""
+    """Fraction of the peak rate that a large matrix multiplication reaches."""
     matrix_memory: float = 0.6
     """Fraction of the memory bandwidth at which products read and write their matrices."""
     weight_memory: float = 1.5

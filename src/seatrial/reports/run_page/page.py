@@ -33,7 +33,7 @@ def plotting_library() -> str:
     if find_spec("plotly") is None:
         raise MissingExtraError(
             "seatrial report needs plotly, which is not installed. "
-            "Install it with: pip install '.[report]' in a checkout of Seatrial.",
+            "In a Seatrial checkout, run: pip install '.[report]'",
             extra="report",
         )
     script = files("plotly") / "package_data" / "plotly.min.js"

@@ -31,7 +31,7 @@ _BLOCK = 1 << 16
 _PAUSE_SECONDS = 0.05
 _PIECE = 1 << 20
 _LONGEST_PART = 2 * LONGEST_LINE
-"""How many bytes of a line to buffer while searching for a place to cut it."""
+"""How many bytes of a line to buffer while searching for a position to cut it at."""
 LOOK_SECONDS = 5.0
 """How often to look for new pods."""
 _RANK = re.compile(r"^\[[a-z_]+(\d+)\]:")
@@ -269,8 +269,8 @@ class _LinePart(NamedTuple):
 def _raw_lines(log: BufferedReader, is_growing: Callable[[], bool]) -> Iterator[_LinePart]:
     """Yield the lines of a log in pieces, including new ones while it grows.
 
-    A line that is too long is split at a place that does not affect redaction. If there is no such
-    place, the line is not shown.
+    A line that is too long is split at a position that does not affect redaction. If there is no
+    such position, the line is not shown.
     """
     rest, dropping, is_continued = b"", False, False
     while True:

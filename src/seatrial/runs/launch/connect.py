@@ -86,7 +86,7 @@ def require_cluster_extra() -> None:
     if find_spec("kubernetes") is None:
         raise MissingExtraError(
             "connecting to a cluster needs the Kubernetes client, which is not installed. "
-            "To install it, in a checkout of Seatrial: pip install '.[cluster]'",
+            "To install it, in a Seatrial checkout, run: pip install '.[cluster]'",
             extra="cluster",
         )
 

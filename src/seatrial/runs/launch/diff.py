@@ -96,7 +96,7 @@ def _own(item: Json) -> Json:
 
 
 def _opened(text: str) -> Any:
-    """Parse a config map's file if it is JSON, such as the spec. Otherwise return its text."""
+    """Parse a ConfigMap's file if it is JSON, such as the spec. Otherwise return its text."""
     with suppress(ValueError):
         return parse_json(text)
     return text

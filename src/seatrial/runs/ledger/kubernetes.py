@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers in config maps: one key per attempt, each written once.
+"""Ledgers in ConfigMaps: one key per attempt, each written once.
 
 Every change names the version that it is based on. Of two concurrent writers, the second reads
 again, so no attempt is lost.
@@ -38,7 +38,7 @@ _OBJECT_KEY = "object."
 """The prefix of keys that hold the uid of an object of the run."""
 _MOST_TRIES = 50
 _FIX = (
-    "Stop the run if it is running (seatrial stop). Then remove this key from the config map "
+    "Stop the run if it is running (seatrial stop). Then remove this key from the ConfigMap "
     "(kubectl edit), or restore it."
 )
 
@@ -48,7 +48,7 @@ def ledger_name(run: str) -> str:
 
 
 def ledger_of(config_map: Json | None) -> Ledger:
-    """Parse the ledger in a config map."""
+    """Parse the ledger in a ConfigMap."""
     data: dict[str, str] = (config_map or {}).get("data") or {}
     head = (config_map or {}).get("metadata") or {}
     records: dict[int, AttemptRecord] = {}

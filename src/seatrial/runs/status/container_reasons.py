@@ -153,7 +153,7 @@ def _waiting(pod: Json, container: Json) -> Iterator[Finding]:
             str(container.get("image", "")),
         )
     elif reason in _SETTINGS:
-        fix = "Create the missing secret or config map in the run's namespace: cluster.secrets."
+        fix = "Create the missing secret or ConfigMap in the run's namespace: cluster.secrets."
         rule = f"cannot create the container {container['name']}: {said or reason}."
         yield _finding(RunCode.SETTINGS, pod, rule, fix, said)
 
@@ -222,7 +222,7 @@ def _mount_trouble(pod: Json, events: list[Json]) -> Iterator[Finding]:
     for event in reversed(events):
         if event.get("reason") in _MOUNT:
             said = _words(event.get("message"))
-            fix = "Check that the PVC, secret or config map exists, and that the driver is running."
+            fix = "Check that the PVC, secret or ConfigMap exists, and that the driver is running."
             yield _finding(RunCode.VOLUME, pod, f"cannot mount a volume: {said}.", fix, said)
             return
 

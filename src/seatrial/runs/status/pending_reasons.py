@@ -18,7 +18,7 @@ _PLUGINS = {
     "vpc.amazonaws.com/efa": "Install the EFA device plugin (see the EKS guide).",
     "nvidia.com/gpu": "Install NVIDIA's device plugin or GPU operator.",
     "rdma/": "Install an RDMA device plugin (NVIDIA's network operator).",
-    "hugepages-": "Enable huge pages in the kubelet's settings.",
+    "hugepages-": "Enable huge pages in the kubelet configuration.",
 }
 """How to make nodes offer a resource."""
 
@@ -96,7 +96,10 @@ def _starting(pod: Json) -> list[Finding]:
     """Report a pod that is starting without known problems."""
     if (pod.get("status") or {}).get("phase") != "Pending":
         return []
-    rule = "the pod is starting: volumes, the image and init containers take time."
+    rule = (
+        "the pod is starting: mounting volumes, pulling the image and running init containers take "
+        "time."
+    )
     where = Where(field=pod_name(pod))
     return [Finding(RunCode.STARTING, Severity.NOTE, where, rule, "", "Wait.")]
 
@@ -154,11 +157,12 @@ def _insufficient(observed: Observed, pod: Json, resource: str, said: str) -> Fi
         plugin = next((text for name, text in _PLUGINS.items() if resource.startswith(name)), "")
         fix = plugin or f"Install the component that provides {resource}."
         if resource == "vpc.amazonaws.com/efa":
-            fix += " Or set cluster.fabric=none for a slow test."
+            fix += " Or set cluster.fabric=none to test without the fabric (slow)."
     else:
         largest = max((_allocatable(n).get(resource, "0") for n in offering), key=_number)
         rule += f": {len(offering)} of {len(alike)} {named} offer it, at most {largest} each"
-        rule += ", and other pods use them." if _number(largest) >= _number(amount) else "."
+        busy = _number(largest) >= _number(amount)
+        rule += ", but other pods are using this capacity." if busy else "."
     return _finding(RunCode.RESOURCES, pod, rule, fix, resource)
 
 

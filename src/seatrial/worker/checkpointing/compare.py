@@ -31,7 +31,7 @@ def contents(directory: Path) -> dict[str, Any]:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """True if two tensors are equal bit for bit, including NaN."""
+    """True if two tensors are bitwise identical, including NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     flat = (part.reshape(-1).contiguous().view(torch.uint8) for part in (one, other))

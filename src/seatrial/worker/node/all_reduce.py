@@ -140,7 +140,7 @@ def node_devices(device: torch.device, host: NodeMeasurement, per_node: int) -> 
 
 
 def _gpu_clock(device: torch.device) -> float | None:
-    """Return the clock of this rank's GPU, which the matrix product has just woken up."""
+    """Return the clock of this rank's GPU, which the matrix multiplication has just woken up."""
     nvml = open_nvml() if device.type == "cuda" else None
     if nvml is None or _local_rank() >= nvml.count:
         return None

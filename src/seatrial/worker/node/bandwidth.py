@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure devices and links with torch: matrix product, memory, all-reduces.
+"""Measure devices and links with torch: matrix multiplication, memory, all-reduces.
 
 A bus bandwidth is the bytes of an all-reduce over `n` ranks times 2(n-1)/n, divided by its time: a
 number that can be compared with the bandwidth of a link, whatever the number of ranks.
@@ -33,7 +33,7 @@ PATTERNS = (0x5555555555555555, 0x2AAAAAAAAAAAAAAA)
 
 
 def matmul_tflops(device: torch.device) -> float:
-    """Return the rate of a square matrix product in TFLOP/s: bf16 on a GPU, fp32 on a CPU."""
+    """Return the rate of a square GEMM in TFLOP/s: bf16 on a GPU, fp32 on a CPU."""
     on_gpu = device.type == "cuda"
     size, kind = (GPU_MATRIX, torch.bfloat16) if on_gpu else (CPU_MATRIX, torch.float32)
     left = torch.ones((size, size), dtype=kind, device=device)

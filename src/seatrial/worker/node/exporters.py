@@ -69,7 +69,7 @@ def _started(argv: list[str]) -> subprocess.Popen[bytes] | None:
     try:
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL)  # noqa: S603  (our own argv)
     except OSError as error:
-        sys.stderr.write(f"seatrial: cannot start {argv[2]}; training continues: {error}\n")
+        sys.stderr.write(f"seatrial: cannot start {argv[2]}: {error}; training continues\n")
         return None
 
 

@@ -156,7 +156,7 @@ _LINKS = "Check NVLink on the node: nvidia-smi nvlink -s, nvidia-smi topo -m."
 _NETWORK = "Check NCCL's output for its network, and the links of the node's adapters."
 _VOLUME = "Check the volume's throughput limit, and the node's network to it."
 _JUDGED = (
-    ("matmul_tflops", "a matrix product", "TFLOP/s", PreflightCode.SLOW_DEVICE, _CLOCKS),
+    ("matmul_tflops", "a matrix multiplication", "TFLOP/s", PreflightCode.SLOW_DEVICE, _CLOCKS),
     ("memory_gb_s", "a copy in GPU memory", "GB/s", PreflightCode.SLOW_DEVICE, _CLOCKS),
     ("within_gb_s", "an all-reduce within the node", "GB/s", PreflightCode.SLOW_DEVICE, _LINKS),
     ("between_gb_s", "an all-reduce of two nodes", "GB/s", PreflightCode.SLOW_NETWORK, _NETWORK),

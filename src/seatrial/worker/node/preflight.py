@@ -148,7 +148,7 @@ def _memory(wanted_gib: int) -> Iterator[Finding]:
 
 def _volume(expected: Expected) -> Iterator[Finding]:
     if not os.path.ismount(expected.mount):
-        fix = "Check that the PVC is bound, and that its CSI driver runs on the node."
+        fix = "Check that the PVC is bound and that its CSI driver is running on the node."
         rule = f"no volume is mounted at {expected.mount}: files would be lost with the pod."
         yield finding(PreflightCode.MOUNT, rule, fix, expected.mount)
         return

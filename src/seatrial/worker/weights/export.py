@@ -196,7 +196,7 @@ def export(place: Location, directory: str, target: Path, report: Progress) -> d
     try:
         contents = contents_at(place, directory, record.setup)
     except UnsafeFileError as error:
-        fix = "Export a checkpoint that this version of Seatrial's worker saved."
+        fix = "Export a checkpoint that was saved by this version of the Seatrial worker."
         raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
     largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
     plan = plan_export(contents, exchange_of(record.setup), where, largest)

@@ -150,7 +150,7 @@ def test_one_file(tmp_path: Path) -> None:
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"Check the path; only {tmp_path} exists"):
         list_inputs(_source(tmp_path / "nothing/here"))
-    with pytest.raises(InputError, match="Put the glob into files"):
+    with pytest.raises(InputError, match="Move the glob to 'files'"):
         list_inputs(_source(tmp_path / "*.jsonl"))
 
 
@@ -346,8 +346,8 @@ def test_a_corpus_list_names_files_and_directories(tmp_path: Path) -> None:
         ("", "the corpus list has no entries"),
         ("# only a comment\n", "the corpus list has no entries"),
         ("a.jsonl\nmissing.jsonl\n", r"corpus.list:2: .*missing.jsonl: No such file"),
-        ("a.jsonl\n./a.jsonl\n", "corpus.list:2: .*a.jsonl is already in line 1"),
-        ("a.jsonl\n.\n", "corpus.list:2: .*a.jsonl is already in line 1"),
+        ("a.jsonl\n./a.jsonl\n", "corpus.list:2: .*a.jsonl is already listed on line 1"),
+        ("a.jsonl\n.\n", "corpus.list:2: .*a.jsonl is already listed on line 1"),
         ("other.list\n", "corpus.list:1: other.list is a corpus list, and a list cannot contain"),
         ("\nb.data\n", "corpus.list:2: .*b.data: its name does not indicate a supported format"),
         ("https://x.example/a.jsonl\n", "corpus.list:1: .*copy the files first"),

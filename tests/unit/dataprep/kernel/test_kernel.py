@@ -240,7 +240,7 @@ def test_ids_out_of_the_vocabulary_are_an_error(tmp_path: Path) -> None:
 
     wrong = Encoder(encoder().tokenizer, encoder()._model, "gigatoken")
     wrong._library = Large()  # type: ignore[assignment]
-    with pytest.raises(BadInputError, match="the ID 115792 in a vocabulary of 50,257"):
+    with pytest.raises(BadInputError, match="the ID 115792, which is outside the vocabulary"):
         run(listed([written(tmp_path, "a.jsonl", jsonl([{"text": "x"}]))]), tmp_path, using=wrong)
 
 

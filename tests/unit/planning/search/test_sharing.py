@@ -109,7 +109,7 @@ def test_the_time_of_megatrons_fsdp_is_that_of_the_unseen(
     assert known is not None
     assert known.median >= table().unseen_error
     assert known.nine_of_ten >= table().unseen_error_nine_of_ten
-    assert known.beyond == ("fsdp, for which no megatron-core run was fitted",)
+    assert known.beyond == ("FSDP, for which the model was not fitted to any megatron-core run",)
     less = planned(catalog, monkeypatch, (), FAST)[0].time_error
     assert less is not None
     assert (less.median, less.nine_of_ten, less.beyond) == (0.05, 0.1, ())

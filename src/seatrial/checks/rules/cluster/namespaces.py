@@ -215,14 +215,14 @@ def no_lock(situation: Situation) -> Iterator[Checked]:
     if image.brings_worker or keys is None or lock in keys:
         return
     name, namespace = situation.plan.machines.image, namespace_of(situation)
-    lacks = f"no {lock} in its config map {LOCK_CONFIG}" if keys else f"no config map {LOCK_CONFIG}"
+    lacks = f"no {lock} in its ConfigMap {LOCK_CONFIG}" if keys else f"no ConfigMap {LOCK_CONFIG}"
     yield situation.error(
         SiteCode.NO_LOCK,
         "cluster.image",
         f"{name} does not contain the worker, and pods cannot install it: namespace {namespace} "
         f"has {lacks}. No pod would start.",
         "Use an image that contains the worker (guide: images), or ask an administrator to create "
-        "the config map (workerLock in the chart's values).",
+        "the ConfigMap (workerLock in the chart's values).",
         name,
     )
 

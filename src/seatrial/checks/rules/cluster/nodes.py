@@ -217,7 +217,7 @@ def _offer(
         rule += f"; they offer {', '.join(sorted(alike))}"
     fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
     if code is SiteCode.NO_FABRIC:
-        fix = f"{fix[:-1]}, or use cluster.fabric=none for a slow test."
+        fix = f"{fix[:-1]}, or set cluster.fabric=none to test without the fabric (slow)."
         by = ["cluster.fabric=none"]
     elif most:
         fix = f"Use cluster.processes_per_node={most:.0f}, or find out why nodes lack GPUs."

@@ -135,7 +135,7 @@ def uncovered(situation: Situation) -> Iterator[Checked]:
     missing = [name for name in demand.of_pod if name not in queue.quota]
     if missing:
         by = ["cluster.fabric=none"] if missing == [demand.fabric] else []
-        slow = ", or use cluster.fabric=none for a slow test" if by else ""
+        slow = ", or set cluster.fabric=none to test without the fabric (slow)" if by else ""
         yield situation.error(
             SiteCode.UNCOVERED,
             FIELD,

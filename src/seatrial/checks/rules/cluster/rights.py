@@ -48,7 +48,7 @@ def rights_for(manifests: Sequence[Manifest], namespace: str) -> list[Right]:
         kind = str(manifest["kind"])
         verbs = ("get", "create", "delete") if kind in jobs else ("get", "create", "patch")
         wanted |= {Right(verb, PLURALS[kind], namespace): None for verb in verbs}
-    # The ledger is a config map, and `launch` lists the pods of the previous attempt.
+    # The ledger is a ConfigMap, and `launch` lists the pods of the previous attempt.
     for verb, resource in (("create", "configmaps"), ("patch", "configmaps"), ("list", "pods")):
         wanted[Right(verb, resource, namespace)] = None
     return list(wanted)
