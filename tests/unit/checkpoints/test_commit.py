@@ -109,7 +109,7 @@ def test_a_save_whose_digests_did_not_come_back_neither_counts_nor_loses_a_file(
 ) -> None:
     files = before_the_commit(place)
     there = sorted(place.names(NAME))
-    with pytest.raises(CommitError, match=f"{2 - known} of 2 checkpoint shards have no digest"):
+    with pytest.raises(CommitError, match=f"{2 - known} of 2 checkpoint shards .* have no digest"):
         commit(place, files[:known], record(20))
     assert sorted(place.names(NAME)) == there
     assert newest_step(place) == 10

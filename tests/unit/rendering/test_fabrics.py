@@ -44,7 +44,7 @@ def on_azure(node_type: str) -> tuple[str, ...]:
 
 
 def topology(*overrides: str) -> Manifest | None:
-    """The config map with the topology file, if there is one."""
+    """The ConfigMap with the topology file, if there is one."""
     named = [m for m in manifests(*overrides) if m["metadata"]["name"].endswith("--topology")]
     return named[0] if named else None
 

@@ -79,7 +79,7 @@ def test_each_resource_that_is_short_is_a_reason_of_its_own() -> None:
     nodes = (node("a", {"nvidia.com/gpu": "8", "memory": "1100Gi"}),)
     found = reasons(observed(waiting(said), nodes=nodes))
     assert [f.value for f in found] == ["nvidia.com/gpu", "memory"]
-    assert "and other pods use them" in found[0].rule
+    assert "but other pods are using this capacity" in found[0].rule
 
 
 def test_without_the_right_to_see_nodes_it_is_said_what_is_not_known() -> None:

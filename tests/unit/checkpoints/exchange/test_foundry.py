@@ -179,7 +179,7 @@ REFUSED: list[tuple[Values, Values, str]] = [
     (ALIBI, {"ffn_config.ffn_act_fn.approximate": "tanh"}, "gelu with tanh"),
     (ROTATED, {"ffn_config.ffn_act_fn.name": "gelu"}, "SwiGLU, but the gate is gelu"),
     (ROTATED, {"attn_config.rope_hf_config.type": "linear"}, "RoPE scaling"),
-    (ROTATED, {"attn_config.rope_dail_config.type": "xpos"}, "a different rotary type"),
+    (ROTATED, {"attn_config.rope_dail_config.type": "xpos"}, "a different RoPE type"),
     (LLAMA, {"model_type": "qwen2"}, "of type 'qwen2'"),
 ]
 

@@ -126,7 +126,7 @@ def test_a_longer_sequence_on_more_ranks_keeps_as_much() -> None:
 
 
 def one_forward_one_backward(stages: int, stage: int, micro_batches: int) -> int:
-    """The most micro batches that a stage has gone forward with and not yet back."""
+    """The most micro-batches that a stage has gone forward with and not yet back."""
     warm_up = min(stages - stage - 1, micro_batches)
     moves = ["forward"] * warm_up
     moves += ["forward", "backward"] * (micro_batches - warm_up)
@@ -186,7 +186,7 @@ def test_a_stage_with_the_embedding_counted_keeps_a_layer_less_of_the_first_chun
         memory(whole).stages[index].activations - memory(counted).stages[index].activations
         for index in (0, -1)
     )
-    # The first chunk is full, with four micro batches, before the peak, and not empty at it.
+    # The first chunk is full, with four micro-batches, before the peak, and not empty at it.
     assert first / kept_layer == pytest.approx(round(first / kept_layer), abs=1e-3)
     assert 4 <= first / kept_layer < 8
     assert 0 <= last / kept_layer <= 4

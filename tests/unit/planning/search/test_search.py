@@ -98,7 +98,7 @@ CASES = {
         "cluster.nodes=1",
         "training.global_batch_size=32",
     ),
-    "few micro batches": (
+    "few micro-batches": (
         "model.preset=gpt3-7.5b",
         "cluster.nodes=1",
         "training.global_batch_size=8",

@@ -24,7 +24,7 @@ MIGHT_FIT = ("model.preset=llama2-70b", "cluster.nodes=16", "parallelism.tp_size
 ONLY_FSDP = ("model.preset=llama2-70b", "cluster.nodes=8", "parallelism.pp_size=1")
 """Nothing but FSDP comes near."""
 SLOW, FAST = 0.02, 50.0
-"""Networks: FSDP, which sends all weights for every micro batch, is far slower, or is not."""
+"""Networks: FSDP, which sends all weights for every micro-batch, is far slower, or is not."""
 
 
 def planned(

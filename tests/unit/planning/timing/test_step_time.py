@@ -45,7 +45,7 @@ def test_a_dense_model_on_one_gpu_communicates_nothing() -> None:
 def test_the_bubble_is_that_of_the_schedule() -> None:
     plain = predict(workload(LAYOUT, micro_batches=16))
     more = predict(workload(LAYOUT, micro_batches=64))
-    # Seven of eight stages wait, however many micro batches there are.
+    # Seven of eight stages wait, however many micro-batches there are.
     assert more.parts[TimePart.BUBBLE] == pytest.approx(plain.parts[TimePart.BUBBLE])
     assert plain.parts[TimePart.BUBBLE] == pytest.approx(sum(plain.stages) - max(plain.stages))
 
