@@ -70,6 +70,20 @@ class KeptPlan:
     plan_digest: str
 
 
+UNUSED: Mapping[str, Any] = {
+    # A price changes the cost of a layout, but not which one is chosen.
+    "price": True,
+    # Facts for manifests only. Plans that were stored before the catalog had them stay valid.
+    "topology": True,
+    "cpu_node_labels": True,
+    "cpu_tolerations": True,
+    "auto_resume_namespaces": True,
+    "images": {"tensorboard"},
+    "sources": {"auto_resume_namespaces"},
+}
+"""Catalog facts that do not affect which layout is chosen."""
+
+
 def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
     """Return the digests of everything that a plan for the spec depends on."""
     spec, catalog = basis.loaded.spec, basis.catalog
@@ -87,8 +101,7 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
     tier = catalog.profile(machines.profile).default_storage if claimed else machines.storage
     names.append((Kind.STORAGE, tier))
     facts = {
-        # A price changes the cost of a layout, but not which layout is chosen.
-        f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude={"price"})
+        f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude=UNUSED)
         for kind, name in names
     }
     measured = asdict(calibration) if calibration is not None else None

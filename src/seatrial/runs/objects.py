@@ -87,7 +87,7 @@ def _operator_objects(plan: Plan, gang: GangScheduler) -> list[tuple[ObjectKind,
     other names would block the first pod.
     """
     run = plan.spec.name
-    made = [(kind, run) for name, kind in POD_GROUP_KINDS.items() if str(name) == str(gang)]
+    made = [(kind, run) for name, kind in POD_GROUP_KINDS.items() if name.value == gang.value]
     if plan.machines.operator is Operator.TRAINJOB:
         made += [(JOB_SET, run), (JOB, f"{run}-{NODE_JOB}-0"), (SERVICE, part_name(run, NODES))]
     if plan.machines.operator is Operator.PYTORCHJOB:

@@ -154,7 +154,8 @@ def test_json_holds_the_manifests_and_the_findings(spec_file: Path) -> None:
     data = json.loads(ran(spec_file, "--json").stdout)
     assert data["manifests"]["run"][-1]["kind"] == "PyTorchJob"
     codes = [finding["code"] for finding in data["findings"]]
-    assert codes == ["ST-RENDER-013", "ST-RENDER-011"]
+    # The last: no cluster was queried for `gang: auto`.
+    assert codes == ["ST-RENDER-013", "ST-RENDER-011", "ST-RENDER-015"]
 
 
 def test_a_directory_gets_a_rayjob_only_where_it_is_asked_for(
