@@ -126,7 +126,7 @@ def test_weights_are_exported_from_a_directory_or_a_location(
     make_checkpoint(tmp_path / "saved", 20, size=500)
     seen: list[tuple[str, str]] = []
 
-    def export(place: str, directory: str, *_: Any) -> dict[str, Any]:
+    def export(place: str, directory: str, *_: Any, **__: Any) -> dict[str, Any]:
         seen.append((place, directory))
         return {"step": 1}
 

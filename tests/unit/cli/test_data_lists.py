@@ -113,7 +113,7 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
             (cache / name).write_text("made")
         return {"built": 2, "there": 0}
 
-    monkeypatch.setattr(sdk_data, "worker_python", lambda: "python")
+    monkeypatch.setattr(sdk_data, "worker_python", lambda _: "python")
     monkeypatch.setattr(sdk_data, "build_engine_cache", build)
     assert build_index_cache(spec).startswith("2 files")
     assert build_index_cache(spec).startswith("already in ")

@@ -253,7 +253,7 @@ def test_all_missing_extras_are_installed_by_one_command(monkeypatch: pytest.Mon
         )
     plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
     way = [step for step in steps(Path("run.yaml"), (), plan) if step.name != "rehearse"]
-    with pytest.raises(MissingExtraError, match="none was started") as told:
+    with pytest.raises(MissingExtraError, match="no step was started") as told:
         pipeline.require_all(way, plan)
     assert "To install all, in a Seatrial checkout, run: pip install '.[cluster,report]'" in str(
         told.value

@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_no_directory(
 def test_names_that_were_never_put_in_are_warned_of(spec_file: Path) -> None:
     result = ran(spec_file, "cluster.image=YOUR-REGISTRY/worker:1")
     assert "warning ST-SPEC-010" in result.stderr
-    assert "launch rejects it" in result.stderr
+    assert "which launch rejects" in result.stderr
 
 
 def test_a_file_of_somebody_elses_is_never_touched(spec_file: Path, tmp_path: Path) -> None:

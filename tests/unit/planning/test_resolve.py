@@ -465,14 +465,6 @@ def test_a_description_is_not_part_of_a_plans_identity() -> None:
     assert resolved("description=words").digest == resolved().digest
 
 
-def test_the_profile_names_what_it_has() -> None:
-    (line,) = refusals("cluster.profile=gke", "cluster.storage.tier=gcs-fuse")
-    assert line.startswith(
-        "ST-PLAN-003 cluster.node_type: clusters with the profile gke have no p4d.24xlarge. "
-        "Use one of: a2-highgpu-8g"
-    )
-
-
 def test_several_rules_are_reported_at_once() -> None:
     lines = refusals("parallelism.pp_size=5", "parallelism.ep_size=2")
     codes = {line.split()[0] for line in lines}

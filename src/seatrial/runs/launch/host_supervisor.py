@@ -118,8 +118,9 @@ class HostSupervisor:
 
     def _missing_install(self) -> tuple[str, ...]:
         """Return the command that installs the engine, unless it has already succeeded."""
-        is_complete = (Path(self._task.site) / COMPLETE).exists()
-        return () if is_complete else self._task.install
+        if not self._task.install or (Path(self._task.site) / COMPLETE).exists():
+            return ()
+        return self._task.install
 
     def _wait(self) -> int:
         """Wait for the processes, and kill them after their grace period."""

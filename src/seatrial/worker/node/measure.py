@@ -144,7 +144,7 @@ def _error_findings(found: NodeMeasurement) -> Iterator[Finding]:
         )
     fix = "Reset the GPUs or reboot the node; replace a GPU if the errors return."
     if found.ecc_errors:
-        rule = f"the GPUs have {found.ecc_errors} uncorrectable ECC errors."
+        rule = f"the GPUs have {found.ecc_errors} ECC errors that they could not correct."
         yield finding(PreflightCode.GPU_ERRORS, rule, fix, found.ecc_errors)
     elif found.needs_reset:
         rule = "a GPU must be reset to replace faulty memory rows."

@@ -93,7 +93,7 @@ def test_a_record_that_is_not_whole_is_written_again(frozen: Path, half: bytes) 
 
 
 def test_a_silent_store_is_a_store_error_like_others() -> None:
-    with pytest.raises(StoreError, match="finished work is kept"):
+    with pytest.raises(StoreError, match="keeps finished work"):
         silent()
     assert issubclass(BusyStoreError, StoreError)
 

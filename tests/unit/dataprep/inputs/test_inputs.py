@@ -350,7 +350,7 @@ def test_a_corpus_list_names_files_and_directories(tmp_path: Path) -> None:
         ("a.jsonl\n.\n", "corpus.list:2: .*a.jsonl is already listed on line 1"),
         ("other.list\n", "corpus.list:1: other.list is a corpus list, and a list cannot contain"),
         ("\nb.data\n", "corpus.list:2: .*b.data: its name does not indicate a supported format"),
-        ("https://x.example/a.jsonl\n", "corpus.list:1: .*copy the files first"),
+        ("https://x.example/a.jsonl\n", "corpus.list:1: .*copy the files to a path"),
         ("~/a.jsonl\n", "corpus.list:1: .*home directory"),
         ("hf_" + "a1B2c3D4e5" * 4 + "\n", "corpus.list:1: looks like a secret"),
     ],

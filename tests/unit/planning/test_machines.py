@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""A host with GPUs is planned like any node type. A script stands in for nvidia-smi."""
+"""The machines of a plan: of a profile, or of a host, where a script stands in for nvidia-smi."""
 
 from pathlib import Path
 
@@ -84,3 +84,14 @@ def test_fields_of_a_host_do_not_apply_to_a_cluster(catalog: Catalog, field: str
     with pytest.raises(FindingsError) as caught:
         plan_run(resolve_basis(loaded(f"cluster.{field}"), catalog))
     assert [one.where.field for one in caught.value.findings] == [f"cluster.{field.split('=')[0]}"]
+
+
+def test_the_profile_names_what_it_has(catalog: Catalog) -> None:
+    with pytest.raises(FindingsError) as caught:
+        plan_run(
+            resolve_basis(loaded("cluster.profile=gke", "cluster.storage.tier=gcs-fuse"), catalog)
+        )
+    (finding,) = caught.value.findings
+    assert finding.code == "ST-PLAN-003"
+    assert finding.rule == "clusters with the profile gke have no p4d.24xlarge."
+    assert finding.fix.startswith("Use one of: a2-highgpu-8g")
