@@ -94,6 +94,11 @@ def is_exiting(process: int) -> bool:
     return bool(state(process)) and bool(int(_stat_field(process, 6) or 0) & _EXITING)
 
 
+def parent(process: int) -> int:
+    """Return the parent of a process; 0 if it is gone."""
+    return int(_stat_field(process, 1) or 0)
+
+
 def children(parent: int) -> list[int]:
     found: set[int] = set()
     for task in (PROCESSES / str(parent) / "task").glob("[0-9]*"):

@@ -247,7 +247,7 @@ class ClusterSpec(SpecModel):
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
     """Processes per node, one per GPU; defaults to the number of GPUs on the node."""
     accelerator: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    """GPU on this host, from the catalog (profile `local`); defaults to the one found, or `none`."""
+    """GPU on this host, from the catalog (profile `local`); defaults to the detected one."""
     container: Container | None = Field(default=None, exclude_if=lambda value: value is None)
     """Container runtime on this host, with the profile `local`; if not set, none is used."""
     operator: Operator = Operator.AUTO

@@ -106,7 +106,7 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
     cache = tmp_path / "out" / "cache"
     asked = []
 
-    def build(*_: Any) -> dict[str, int]:
+    def build(*_: Any, **__: Any) -> dict[str, int]:
         asked.append(1)
         cache.mkdir(exist_ok=True)
         for name in ("a-description.txt", "a-shuffle_index.npy"):

@@ -31,7 +31,8 @@ from seatrial.planning.plan import Plan
 from seatrial.runs.history.logs import Asked, _raw_lines, lines_here
 from seatrial.runs.launch.host import HostBackend
 from seatrial.runs.launch.launcher import Launched, Wanted, launch
-from seatrial.runs.ledger.host import LocalRun, local_run, local_runs
+from seatrial.runs.ledger import host as host_ledger
+from seatrial.runs.ledger.host import SUPERVISOR, LocalRun, local_run, local_runs
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord, AttemptTakenError, End, utc
 from seatrial.runs.status.status import status_here
 from seatrial.runs.status.wait import wait
@@ -484,3 +485,16 @@ def test_a_supervisor_starts_without_the_planner_and_the_engines() -> None:
     words = [sys.executable, "-c", look]
     loaded = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
     assert not {"pydantic", "ruamel.yaml", "seatrial.engines"} & set(loaded)
+
+
+def test_a_child_that_has_not_started_its_program_is_no_supervisor(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = local_run(home, "slim-7b")
+    run.directory.mkdir(parents=True)
+    run.add(AttemptRecord(1, "b", "2026-11-15T03:12:00Z", "torchrun", "sha256:1"))
+    words = ("-m", SUPERVISOR, str(run.file(1, "task").resolve()))
+    monkeypatch.setattr(host_ledger, "command_lines", lambda: {20: words, 30: words})
+    monkeypatch.setattr(host_ledger, "open_files", lambda _: [])
+    monkeypatch.setattr(host_ledger, "parent", lambda process: {20: 1, 30: 20}[process])
+    assert run.supervisors(thorough=True) == {1: 20}

@@ -25,6 +25,7 @@ from seatrial.monitoring.processes import (
     command_lines,
     is_exiting,
     open_files,
+    parent,
 )
 from seatrial.runs.ledger.ledger import (
     AttemptRecord,
@@ -179,10 +180,17 @@ class LocalRun:
             if process
         }
         if thorough or -1 in found.values() or any(map(self._may_run, held.keys() - found.keys())):
-            for process, words in command_lines().items():
-                number = self._supervised(process, words)
-                if number:
-                    found[number] = process
+            numbers = {
+                process: number
+                for process, words in command_lines().items()
+                if (number := self._supervised(process, words))
+            }
+            # A child has the command line of its parent until it executes its own program.
+            found |= {
+                number: process
+                for process, number in numbers.items()
+                if numbers.get(parent(process)) != number
+            }
         return found
 
     def is_supervisor(self, process: int, number: int) -> bool:
