@@ -44,7 +44,7 @@ def test_a_good_node_has_no_findings() -> None:
         ({"between_gb_s": 5.0}, PreflightCode.SLOW_NETWORK, "5 GB/s, but the floor is 120"),
         ({"write_gb_s": 0.01}, PreflightCode.SLOW_VOLUME, "0.01 GB/s"),
         ({"memory_errors": 3}, PreflightCode.MEMORY, "3 words"),
-        ({"ecc_errors": 2}, PreflightCode.GPU_ERRORS, "2 uncorrectable ECC errors"),
+        ({"ecc_errors": 2}, PreflightCode.GPU_ERRORS, "2 ECC errors"),
         ({"needs_reset": True}, PreflightCode.GPU_ERRORS, "must be reset"),
     ],
 )
