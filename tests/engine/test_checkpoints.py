@@ -80,7 +80,7 @@ def test_a_start_goes_on_to_the_last_bit(
 ) -> None:
     outcome, printed = engine.start(saved.parent, saved)
     assert outcome.code == 0, printed[-2000:]
-    assert "step 6 is verified" in printed
+    assert "verified the checkpoint at step 6: resuming from it" in printed
     mine, straight = figures(outcome), figures(whole[1])
     assert mine == {step: straight[step] for step in (7, 8)}
     assert tracked_step(LocalPlace(saved)) == STEPS

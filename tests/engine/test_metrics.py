@@ -213,7 +213,7 @@ def test_the_rules_run_and_a_healthy_training_raises_nothing(
 ) -> None:
     address, _ = scraped
     rules = [rule for group in asked(address, "rules")["groups"] for rule in group["rules"]]
-    assert len(rules) == 12
+    assert len(rules) == 14
     assert {rule["health"] for rule in rules} == {"ok"}
     assert asked(address, "alerts")["alerts"] == []
 
