@@ -24,7 +24,7 @@ JOIN_SECONDS = 900
 """How long a node waits for the others; the back-off for a failing container is up to 300 s."""
 KEEP_ALIVE_SECONDS = 2
 KEEP_ALIVE_MISSES = 3
-"""Missed keep-alive messages after which a killed agent counts as gone. With torch's default of 5 s × 3,
+"""Missed keep-alive messages until a killed agent counts as gone. With torch's default, 5 s × 3,
 its successor waited 15 s longer."""
 _MOST_RESTARTS = 1_000_000
 """Effectively unlimited, because the supervisor counts restarts, not the agent."""
