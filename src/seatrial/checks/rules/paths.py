@@ -203,7 +203,7 @@ def short_patience(situation: Situation) -> Iterator[Checked]:
             f"engine.options.{name}",
             f"a save takes about {write / MINUTE:,.0f} min, but ranks that wait for it time out "
             f"after {limit} min.",
-            f"Use {wanted} or more, or remove the option.",
+            f"Use {wanted} or more.",
             limit,
             proposed(f"engine.options.{name}={wanted}"),
         )

@@ -106,3 +106,11 @@ def test_causes_mean_what_the_frozen_set_means() -> None:
     frozen = tomllib.loads(FROZEN.read_text(encoding="utf-8"))
     known = {key: says for key, says in frozen.items() if key != UNKNOWN}
     assert {key for key, says in known.items() if KNOWN.causes[key].says != says} == REWORDED
+
+
+def test_an_error_of_the_fabric_is_no_error_of_a_file_system() -> None:
+    line = (
+        "ip-10-0-0-7:201:377 [3] NCCL WARN NET/OFI Request completed with error. (Remote I/O error)"
+    )
+    found = diagnose(Evidence((text_file("example.log", line, EvidenceKind.LOG),)))
+    assert found.first != "storage-failed"
