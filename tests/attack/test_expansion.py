@@ -109,6 +109,7 @@ CATALOG_NAMES = {
     "model.preset": Kind.MODELS,
     "cluster.profile": Kind.PROFILES,
     "cluster.node_type": Kind.NODE_TYPES,
+    "cluster.accelerator": Kind.ACCELERATORS,
     "cluster.fabric": Kind.FABRICS,
     "cluster.storage.tier": Kind.STORAGE,
 }
