@@ -20,7 +20,6 @@ from seatrial.engines.engine import (
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
 from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
-from seatrial.engines.megatron.log_format import SIGNALS
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -30,6 +29,7 @@ from seatrial.engines.megatron.trial import (
     production_arguments,
     trial_arguments,
 )
+from seatrial.monitoring.engine_signals import EngineSignals
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
@@ -113,6 +113,26 @@ def _beginning(plan: Plan) -> dict[str, str]:
     if parent.reset_schedule:
         told["SEATRIAL_CONTINUE_ANEW"] = "1"
     return told
+
+
+SIGNALS = EngineSignals(
+    step_timer="forward-backward",
+    data_timer="batch-generator",
+    # Of the rerun state machine (megatron/core/rerun_state_machine.py).
+    rejection_exits={
+        16: "and saved a checkpoint to repeat the step on a different GPU",
+        17: "because it is wrong or not reproducible",
+    },
+    rejection_lines=(
+        re.compile(
+            r"Unexpected result (?P<value>\S+) on rank (?P<rank>\d+) at iteration #(?P<step>\d+)"
+        ),
+        re.compile(
+            r"[Rr]ank (?P<rank>\d+),.{0,200}iteration #?(?P<step>\d+): "
+            r"(?:Unexpected result (?P<value>\S+)|found NaN)"
+        ),
+    ),
+)
 
 
 class MegatronEngine(Engine):

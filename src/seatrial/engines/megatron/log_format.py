@@ -10,29 +10,10 @@ import re
 from typing import Any
 
 from seatrial.engines.megatron.step_line import REQUIRED, StepLayout
-from seatrial.monitoring.engine_signals import EngineSignals
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.monitoring.logs.wrapping import Dates, LogLine, seconds_of, unwrap
 from seatrial.monitoring.rank_times import sum_up_named
 
-SIGNALS = EngineSignals(
-    step_timer="forward-backward",
-    data_timer="batch-generator",
-    # Of the rerun state machine (megatron/core/rerun_state_machine.py).
-    rejection_exits={
-        16: "and saved a checkpoint to repeat the step on a different GPU",
-        17: "because it is wrong or not reproducible",
-    },
-    rejection_lines=(
-        re.compile(
-            r"Unexpected result (?P<value>\S+) on rank (?P<rank>\d+) at iteration #(?P<step>\d+)"
-        ),
-        re.compile(
-            r"[Rr]ank (?P<rank>\d+),.{0,200}iteration #?(?P<step>\d+): "
-            r"(?:Unexpected result (?P<value>\S+)|found NaN)"
-        ),
-    ),
-)
 FOREIGN = 10_000
 """Maximum number of lines from other processes between two lines of a block."""
 
