@@ -91,7 +91,7 @@ def container_argv(
         *([Bind(str(host.site), SITE)] if host.site else []),
         *run_binds(scene.plan),
     ]
-    start = _apptainer if runtime is Container.APPTAINER else _engine
+    start = _apptainer if runtime is Container.APPTAINER else _docker_or_podman
     return (*start(scene, binds, variables, host), *command.on_host())
 
 
@@ -105,7 +105,7 @@ def install_argv(scene: Scene, lock: Path, host: ContainerHost) -> tuple[str, ..
     binds = [Bind(str(lock), LOCK_FILE), Bind(str(host.site), SITE, is_writable=True)]
     binds.append(Bind(str(host.cache), SCRATCH, is_writable=True))
     is_apptainer = scene.plan.spec.cluster.container is Container.APPTAINER
-    start = _apptainer if is_apptainer else _engine
+    start = _apptainer if is_apptainer else _docker_or_podman
     return (*start(scene, binds, cache_environment(), host), *command.on_host())
 
 
@@ -138,7 +138,7 @@ def _directory(path: str) -> str:
     return str(found if found.is_dir() else found.parent)
 
 
-def _engine(
+def _docker_or_podman(
     scene: Scene, binds: list[Bind], variables: Mapping[str, str], host: ContainerHost
 ) -> tuple[str, ...]:
     """Return the start of a docker or podman command, up to the image."""

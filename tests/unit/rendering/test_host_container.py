@@ -24,7 +24,7 @@ HERE = ContainerHost(
     *(Path("/usr/lib/seatrial"), Path("/home/me/.cache"), None, 1000, 100),
     *(("memlock=8:8",), ("HF_TOKEN",)),
 )
-ROOT = ContainerHost(Path("/usr/lib/seatrial"), Path("/root/.cache"), None, 0, 0)
+ROOT = ContainerHost(Path("/usr/lib/seatrial"), Path("/var/cache/root"), None, 0, 0)
 SUPERVISOR = Command(module="seatrial.worker.supervisor")
 
 
