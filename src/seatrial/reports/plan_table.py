@@ -22,7 +22,7 @@ from seatrial.units import format_count
 
 CUSTOM = "custom"
 """The name of a model without a preset, which needs its size."""
-MACHINE = (name("model"), name("machine"), number("GPUs"))
+MACHINE = (name("model"), name("machine", rank=6), number("GPUs"))
 """The columns that are omitted if all plans share their value."""
 
 
