@@ -70,6 +70,9 @@ def say_plans(plans: Sequence[ComparedPlan], headers: Sequence[str]) -> None:
     if common:
         say_text(", ".join(common))
     rows = [_row(plan, varied) for plan in plans]
+    if not any(plan.budget is not None and plan.budget.cost is not None for plan in plans):
+        # Without any price, the last column says nothing.
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     if fits_terminal(columns, rows):
         say_table(columns, rows)
     else:
