@@ -19,6 +19,8 @@
     inspect_data(where)          documents and bytes of prepared data
     render(path, overrides)      the Kubernetes manifests for a run
     render_diff(path, ...)       what applying the manifests would change in the cluster
+    plan_variants(path, ...)     plans for the variants in a spec
+    run_variants(path, ...)      launch the variants in a spec in turn, and compare them
     launch(path, overrides)      submit a run, unless it already exists
     status(run, namespace)       the state of a run and the reasons for it
     logs(run, namespace, ...)    the output of a run's processes
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
     from seatrial.sdk.render import render, render_diff
     from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
     from seatrial.sdk.sweep import sweep_plans
+    from seatrial.sdk.variants import plan_variants, run_variants
     from seatrial.sdk.weights import export_weights, import_weights
     from seatrial.spec.run import RunSpec
     from seatrial.spec.schema import json_schema
@@ -170,6 +173,7 @@ _HOMES = {
     "pin_checkpoint": "seatrial.sdk.checkpoints",
     "plan": "seatrial.sdk.plan",
     "plan_page": "seatrial.sdk.plan_page",
+    "plan_variants": "seatrial.sdk.variants",
     "prepare_data": "seatrial.sdk.data",
     "prepare_data_on_cluster": "seatrial.sdk.remote",
     "prune_checkpoints": "seatrial.sdk.checkpoints",
@@ -181,6 +185,7 @@ _HOMES = {
     "report": "seatrial.sdk.history",
     "resume_verdict": "seatrial.sdk.checkpoints",
     "run_pipeline": "seatrial.sdk.pipeline",
+    "run_variants": "seatrial.sdk.variants",
     "starter": "seatrial.recipes.starter",
     "status": "seatrial.sdk.runs",
     "stop": "seatrial.sdk.runs",
@@ -250,6 +255,7 @@ __all__ = [
     "pin_checkpoint",
     "plan",
     "plan_page",
+    "plan_variants",
     "prepare_data",
     "prepare_data_on_cluster",
     "prune_checkpoints",
@@ -261,6 +267,7 @@ __all__ = [
     "report",
     "resume_verdict",
     "run_pipeline",
+    "run_variants",
     "starter",
     "status",
     "stop",

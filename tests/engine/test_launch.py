@@ -39,21 +39,31 @@ def test_a_run_on_one_host_is_launched_and_watched() -> None:
 
 
 @pytest.mark.slow
-def test_the_ablation_is_launched_on_one_process() -> None:
+def test_the_variants_of_the_ablation_are_launched_in_turn_and_compared() -> None:
     with walking("/tmp/ablation", "gpt2-large-ablation") as walk:
         spec = applied(
             recipe("gpt2-large-ablation").text,
             [
                 "model.preset=stories-260k",
                 "data={mock: true}",
-                "training.steps=4",
-                "checkpoints.every_steps=2",
+                "training.benchmark_steps=4",
                 "training.micro_batch_size=2",
+                "training.global_batch_size=8",
                 "training.precision=fp32",
+                # The CPU build of the engine has no context parallelism.
+                "variants={one-gpu: [cluster.processes_per_node=1], data: [], "
+                "tensor: [parallelism.tp_size=2, parallelism.sequence_parallel=false]}",
                 f"cluster.storage.mount={walk.directory}",
             ],
         )
         (walk.directory / "run.yaml").write_text(spec, encoding="utf-8")
-        printed = walked(walk, "docs/coming-from/parallelism-notes.md")
-    assert "Launched gpt2-large-ablation, attempt 1" in printed
-    assert "attempt 1 succeeded" in printed
+        page = (ROOT / "docs/coming-from/parallelism-notes.md").read_text(encoding="utf-8")
+        printed = walk.through_text(page, HERE)
+        again = walk.through_text(page, HERE)
+        report = (walk.directory / "gpt2-large-ablation-sweep.html").read_text(encoding="utf-8")
+    rows = [line.split() for line in printed.splitlines() if line.endswith("succeeded")]
+    assert [row[0] for row in rows if row[1] == "tp"] == ["one-gpu", "data", "tensor"]
+    assert "tp 2 · pp 1 · dp 1" in printed
+    assert "gpt2-large-ablation-tensor" in report
+    # The second call launches nothing: the variants are done.
+    assert "running, 1 of 1" not in again

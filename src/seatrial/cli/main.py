@@ -106,6 +106,7 @@ GROUPS = {
     "Run": {
         "render": "Print or write the Kubernetes manifests for a run.",
         "launch": "Submit a run to its cluster, or start it on this host.",
+        "sweep": "Launch the variants of a spec in turn, and compare them.",
         "wait": "Wait for a run to finish; the exit code is its result.",
         "stop": "Stop a run; it saves a checkpoint first.",
         "delete": "Delete a run from its cluster or this host; its volume is kept.",
@@ -146,6 +147,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("dryrun", "dry-run", "simulate", "test"), "rehearse"),
     **dict.fromkeys(("tail", "log"), "logs"),
     "new": "init",
+    **dict.fromkeys(("ablation", "ablate", "variants"), "sweep"),
     "tensorboard": "forward",
     "install": "engines",
 }

@@ -22,7 +22,7 @@ from seatrial.units import format_count
 
 CUSTOM = "custom"
 """The name of a model without a preset, which needs its size."""
-MACHINE = (name("model"), name("machine"), number("GPUs"))
+MACHINE = (name("model"), name("machine", rank=6), number("GPUs"))
 """The columns that are omitted if all plans share their value."""
 
 
@@ -70,6 +70,9 @@ def say_plans(plans: Sequence[ComparedPlan], headers: Sequence[str]) -> None:
     if common:
         say_text(", ".join(common))
     rows = [_row(plan, varied) for plan in plans]
+    if not any(plan.budget is not None and plan.budget.cost is not None for plan in plans):
+        # Without any price, the last column says nothing.
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     if fits_terminal(columns, rows):
         say_table(columns, rows)
     else:

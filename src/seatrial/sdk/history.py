@@ -167,12 +167,17 @@ def report(
     if output is not None:
         refuse_other_file(Path(output))
     given = [runs] if isinstance(runs, str) else list(runs)
-    histories = [history(run, place) for run in given]
+    return write_report([history(run, place) for run in given], output, given)
+
+
+def write_report(
+    histories: Sequence[RunHistory], output: PathOrText | None, labels: Sequence[str]
+) -> Report:
+    """Write the report of histories, of which those with the same name get their label."""
     names = [each.name for each in histories]
-    # Runs with the same name are labelled with the argument that named them.
     chapters = tuple(
-        read_chapter(each, run if names.count(each.name) > 1 else "")
-        for each, run in zip(histories, given, strict=True)
+        read_chapter(each, label if names.count(each.name) > 1 else "")
+        for each, label in zip(histories, labels, strict=True)
     )
     usual = f"{'-'.join(chapter.name.replace(' ', '-') for chapter in chapters)}-report.html"
     target = Path(output or usual)

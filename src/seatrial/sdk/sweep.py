@@ -169,19 +169,24 @@ def sweep_plans(
         for more in combinations(what_if, given):
             values = tuple(change.partition("=")[2] for change in more)
             cells = (str(path), *values) if several else values
-            variants.append(_variant(Path(path), [*given, *more], cells, catalog))
+            variants.append(plan_variant(Path(path), [*given, *more], cells, catalog))
     return Sweep(headers, tuple(variants))
 
 
-def _variant(
+def plan_variant(
     file: Path, overrides: Sequence[str], cells: tuple[str, ...], catalog: Catalog
 ) -> Variant:
     """Plan one variant. An invalid one gets a row with the reason."""
     try:
-        loaded = load_checked(file, overrides)
-        basis = resolve_basis(loaded, catalog)
-        run = reuse_or_plan(basis, file, again=True).run
-        refuse_unsupported(loaded, run.plan)
+        run = planned_run(file, overrides, catalog)
     except FindingsError as error:
         return _refused(cells, error)
     return Variant(cells, run, budget_of(run, catalog))
+
+
+def planned_run(file: Path, overrides: Sequence[str], catalog: Catalog) -> PlannedRun:
+    """Plan a spec with overrides, without storing the plan."""
+    loaded = load_checked(file, overrides)
+    run = reuse_or_plan(resolve_basis(loaded, catalog), file, again=True).run
+    refuse_unsupported(loaded, run.plan)
+    return run

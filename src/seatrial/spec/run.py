@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The root of a spec: one run."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -70,6 +71,9 @@ class ContinueFrom(SpecModel):
     """True to restart the learning-rate schedule at that step; the optimizer state is kept."""
 
 
+VariantOverride = Annotated[str, Field(pattern=r"^[A-Za-z_][^\s=]*=\S(.*\S)?$")]
+"""An override as on the command line, such as `parallelism.tp_size=2`."""
+
 API_VERSION = "seatrial.dev/v1alpha1"
 """The version of the spec format that this version of Seatrial writes."""
 
@@ -103,6 +107,9 @@ class RunSpec(SpecModel):
     """Where metrics are sent."""
     engine: EngineSpec = DEFAULTS
     """The training engine and its options."""
+    # Left out of dumps: each variant is a run of its own, and adding one changes no other run.
+    variants: Mapping[RunName, tuple[VariantOverride, ...]] = Field(default={}, exclude=True)
+    """Names of variants and their overrides; `seatrial sweep` launches them in turn."""
 
     @model_validator(mode="before")
     @classmethod

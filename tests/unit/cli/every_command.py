@@ -27,6 +27,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "rehearse": ("run.yaml",),
     "render": ("run.yaml",),
     "launch": ("run.yaml",),
+    "sweep": ("run.yaml", "--plan"),
     "status": ("run.yaml",),
     "logs": ("run.yaml",),
     "watch": ("a.log", "--once"),

@@ -57,21 +57,22 @@ def test_nothing_speaks_against_a_recipe(name: str, catalog: Catalog) -> None:
 
 
 ABLATION = {
-    "one GPU": (1, 1, 1, 1, 1),
+    "one-gpu": (1, 1, 1, 1, 1),
+    "data": (2, 1, 1, 1, 2),
     "tensor": (2, 2, 1, 1, 1),
-    "+ sequence": (2, 2, 1, 1, 1),
+    "sequence": (2, 2, 1, 1, 1),
     "context": (2, 1, 2, 1, 1),
     "pipeline": (2, 1, 1, 2, 1),
 }
-"""World, tp, cp, pp and dp of each line of overrides in the recipe's comment."""
+"""World, tp, cp, pp and dp of each variant in the recipe."""
 
 
 @pytest.mark.parametrize("form", ABLATION)
 def test_the_ablations_overrides_work_as_written(form: str, catalog: Catalog) -> None:
     found = recipe("gpt2-large-ablation")
-    (line,) = [line for line in found.text.splitlines() if line.startswith(f"#   {form}  ")]
-    overrides = tuple(line.removeprefix(f"#   {form}").split())
-    plan = plan_spec(load(found.path, overrides), catalog)
+    variants = load(found.path, ()).spec.variants
+    assert list(variants) == list(ABLATION)
+    plan = plan_spec(load(found.path, variants[form]), catalog)
     layout = plan.layout
     assert ABLATION[form] == (
         plan.machines.world_size,

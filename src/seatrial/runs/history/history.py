@@ -21,7 +21,7 @@ from seatrial.monitoring.prediction import Forecast
 from seatrial.monitoring.utilisation import basis_of
 from seatrial.planning.choices import LAYOUT_FIELDS
 from seatrial.planning.plan import Plan
-from seatrial.planning.planner import plan_run
+from seatrial.planning.planner import PlannedRun, plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.runs.kept_plan import find
 from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord
@@ -286,10 +286,15 @@ def planned(spec_file: Path, beside: Path, catalog: Catalog) -> Planned | None:
             # Use only stored choices: a search would be too slow here.
             return None
         run = found.run or plan_run(basis, calibration=found.calibration)
-        plan, chosen, error = run.plan, run.chosen, run.time_error
     except (SeatrialError, OSError):
         return None
+    return with_forecast(run)
+
+
+def with_forecast(run: PlannedRun) -> Planned:
+    """Return a plan with its predictions."""
+    chosen, error = run.chosen, run.time_error
     if chosen is None or error is None:
-        return Planned(plan, None)
+        return Planned(run.plan, None)
     worth = basis_of(chosen.workload, chosen.time)
-    return Planned(plan, Forecast(chosen.time, chosen.memory, worth, error.nine_of_ten))
+    return Planned(run.plan, Forecast(chosen.time, chosen.memory, worth, error.nine_of_ten))
