@@ -13,7 +13,8 @@ is launched and 03:18 when somebody looks.
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, tzinfo
 from importlib import import_module
 from pathlib import Path
@@ -39,34 +40,52 @@ CLOCKS = (
 """The modules that look at the clock."""
 
 
+class StandIn:
+    """The server in memory, and the connection that leads to it."""
+
+    def __init__(self) -> None:
+        self.server, self._time = FakeTransport(), FakeTime()
+        # No cluster lacks it.
+        self.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+        self._time.on_sleep = lambda: _end_orphans(self.server)
+
+    def act_out(self, scene: str) -> None:
+        """Make what operators and nodes would have made of the jobs that are there."""
+        if scene.startswith(HELM_POLICY):
+            self.server.put(_policy_of_helm(scene.removeprefix(HELM_POLICY)))
+            scene = "nothing yet"
+        for job in jobs(self.server):
+            _act_out(scene, self.server, job)
+
+    @contextmanager
+    def reached(self, *, launching: bool) -> Iterator[None]:
+        """Let connections lead here. The clock stands still."""
+
+        def reach(namespace: str = "", **_: Any) -> Site:
+            api = fake_api(self.server, self._time)
+            return Site(api, namespace or "default", sleep=self._time.sleep, clock=self._time.clock)
+
+        clock = _clock(12 if launching else 18)
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(connect, "connect", reach))
+            for name in CLOCKS:
+                stack.enter_context(patch.object(import_module(name), "datetime", clock))
+            yield
+
+
 def main() -> None:
     """Run one command."""
     scene, sys.argv = sys.argv[1], ["seatrial", *sys.argv[2:]]
-    server, time = FakeTransport(), FakeTime()
-    # No cluster lacks it.
-    server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    cluster = StandIn()
     if KEPT.exists():
         for item in json.loads(KEPT.read_text(encoding="utf-8")):
-            server.put(item)
-    if scene.startswith(HELM_POLICY):
-        server.put(_policy_of_helm(scene.removeprefix(HELM_POLICY)))
-        scene = "nothing yet"
-    for job in jobs(server):
-        _act_out(scene, server, job)
-    time.on_sleep = lambda: _end_orphans(server)
-
-    def reach(namespace: str = "", **_: Any) -> Site:
-        api = fake_api(server, time)
-        return Site(api, namespace or "default", sleep=time.sleep, clock=time.clock)
-
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(connect, "connect", reach))
-        for name in CLOCKS:
-            stack.enter_context(patch.object(import_module(name), "datetime", _clock(sys.argv[1])))
+            cluster.server.put(item)
+    cluster.act_out(scene)
+    with cluster.reached(launching=sys.argv[1] == "launch"):
         try:
             seatrial()
         finally:
-            KEPT.write_text(json.dumps(list(server.objects.values())), encoding="utf-8")
+            KEPT.write_text(json.dumps(list(cluster.server.objects.values())), encoding="utf-8")
 
 
 def _policy_of_helm(name: str) -> Json:
@@ -79,9 +98,8 @@ def _policy_of_helm(name: str) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": head}
 
 
-def _clock(command: str) -> type[datetime]:
+def _clock(minute: int) -> type[datetime]:
     """A clock that stands still."""
-    minute = 12 if command == "launch" else 18
 
     class Clock(datetime):
         @classmethod

@@ -4,13 +4,15 @@
 
 import doctest
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from docs.tools.page_blocks import BLOCK
+from docs.tools.page_blocks import BLOCK, marker_before
 from docs.tools.page_parts import ROOT
 from docs.tools.refresh_console import pages, refreshed
+from tests.unit.docs.stand_in_cluster import StandIn
 
 FIRST_PAGES = [ROOT / "README.md", ROOT / "docs/getting-started/quickstart.md"]
 
@@ -27,19 +29,36 @@ def test_a_page_shows_what_the_commands_print(
     run_doctests(text, page)
 
 
-def run_doctests(text: str, page: Path) -> None:
-    """Run the `>>>` blocks of a page, one after the other with the same names."""
+def run_doctests(text: str, page: Path, walker: str = "") -> None:
+    """Run the `>>>` blocks of a page, one after the other with the same names.
+
+    Blocks that a test executes are skipped, unless it is the walker. Blocks with a stand-in for a
+    cluster share one.
+    """
     names: dict[str, object] = {}
+    cluster = StandIn()
     for number, match in enumerate(BLOCK.finditer(text)):
-        if match["info"].strip() != "pycon":
+        marker = marker_before(text[: match.start()])
+        kind, value = (marker.kind, marker.value) if marker else ("", "")
+        if match["info"].strip() != "pycon" or (kind == "executed by" and value != walker):
             continue
-        block = f"{page.name}, block {number}"
-        test = doctest.DocTestParser().get_doctest(match["text"], names, block, str(page), 0)
-        report: list[str] = []
-        results = doctest.DocTestRunner().run(test, out=report.append, clear_globs=False)
-        assert results.attempted > 0, f"{block} runs nothing"
-        assert results.failed == 0, "".join(report)
-        names = test.globs
+        with ExitStack() as stack:
+            if kind == "stand-in cluster":
+                cluster.act_out(value)
+                launching = "seatrial.launch(" in match["text"]
+                stack.enter_context(cluster.reached(launching=launching))
+            names = run_doctest(match["text"], names, f"{page.name}, block {number}")
+
+
+def run_doctest(text: str, names: dict[str, object], block: str) -> dict[str, object]:
+    """Run one block, and return the names that it leaves."""
+    test = doctest.DocTestParser().get_doctest(text, names, block, block, 0)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    results = runner.run(test, out=report.append, clear_globs=False)
+    assert results.attempted > 0, f"{block} runs nothing"
+    assert results.failed == 0, "".join(report)
+    return test.globs
 
 
 @pytest.mark.parametrize("page", FIRST_PAGES, ids=lambda page: page.name)
