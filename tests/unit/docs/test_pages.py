@@ -60,6 +60,44 @@ def test_a_platform_has_a_chart_a_run_and_manifests(page: Path) -> None:
         assert re.search(rf"^## {heading}", text, re.MULTILINE), heading
 
 
+MOST_COMMANDS, MOST_VALUES = 4, 8
+OTHERS = re.compile(r"`(?:docker|podman|kubectl|helm|aws|az|gcloud|pip)\b|your registry")
+"""A step that Seatrial does not take, in the last column of a comparison of commands."""
+
+
+def flow_of(page: Path) -> tuple[str, ...]:
+    """Count a page's steps: the document's, those with Seatrial, and those left to other tools."""
+    text = page.read_text(encoding="utf-8")
+    ours = text.partition("## Steps with Seatrial")[2].partition("\n## ")[0]
+    commands = re.findall(r"^\$ (seatrial .+)$", ours, re.MULTILINE)
+    edited = [
+        block for block in re.findall(r"<!-- edit: .*?-->\n```text\n(.*?)```", ours, re.DOTALL)
+    ]
+    values = sum(len(block.splitlines()) for block in edited)
+    values += sum(word.count("=") for command in commands for word in command.split())
+    table = text.partition("## Command comparison")[2].partition("\n## ")[0]
+    rows = [line.replace("\\|", "") for line in table.splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows]
+    theirs = [len(cells), sum(", once)" in row[0] for row in cells)]
+    outside = [row for row in cells if OTHERS.search(row[-1])]
+    each_run = sum(", once)" not in row[0] for row in outside)
+    assert len(commands) <= MOST_COMMANDS, commands
+    assert values <= MOST_VALUES, edited
+    assert each_run == 0, outside
+    counts = (theirs[0] - theirs[1], theirs[1], len(commands), values, each_run, len(outside))
+    title = text.partition("# From ")[2].partition("\n")[0]
+    return (f"[{title}]({page.name})", *map(str, counts))
+
+
+def test_the_flow_of_each_document_is_short_and_counted_on_the_index_page() -> None:
+    pages = [page for page in COMING_FROM if page.stem != "index"]
+    rows = [f"| {' | '.join(flow_of(page))} |" for page in pages]
+    print("\n".join(rows))  # noqa: T201
+    index = (ROOT / "docs/coming-from/index.md").read_text(encoding="utf-8")
+    shown = [line for line in index.splitlines() if line.startswith("| [")]
+    assert shown == rows
+
+
 MADE = re.compile(
     r"<!-- (?P<name>[a-z][a-z -]*) -->(?P<made>(?:(?!<!--).)*)<!-- end -->", re.DOTALL
 )
