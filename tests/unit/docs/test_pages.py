@@ -70,9 +70,7 @@ def flow_of(page: Path) -> tuple[str, ...]:
     text = page.read_text(encoding="utf-8")
     ours = text.partition("## Steps with Seatrial")[2].partition("\n## ")[0]
     commands = re.findall(r"^\$ (seatrial .+)$", ours, re.MULTILINE)
-    edited = [
-        block for block in re.findall(r"<!-- edit: .*?-->\n```text\n(.*?)```", ours, re.DOTALL)
-    ]
+    edited = re.findall(r"<!-- edit: .*?-->\n```text\n(.*?)```", ours, re.DOTALL)
     values = sum(len(block.splitlines()) for block in edited)
     values += sum(word.count("=") for command in commands for word in command.split())
     table = text.partition("## Command comparison")[2].partition("\n## ")[0]
