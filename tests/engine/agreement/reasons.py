@@ -40,6 +40,10 @@ REASONS: dict[str, str] = {
         "The model does not have the module to recompute, or the recomputation hangs (an MLP with "
         "biases)."
     ),
+    "ST-PRECISION-001": (
+        "The matrix kernels of Transformer Engine reject the widths at the first step; validation "
+        "does not run them."
+    ),
     "ST-BATCH-003": "Rejected by the interleaved schedule, at the first step.",
     "ST-LENGTH-002": (
         "Rejected when the learning-rate schedule is created, after the model is built."
