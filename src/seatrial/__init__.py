@@ -40,6 +40,7 @@
     copy_checkpoint(where, to)   copy a checkpoint to a different location and verify the copy
     resume_verdict(path, ...)    whether a run can resume from a checkpoint
     export_weights(checkpoint)   a checkpoint's weights for Hugging Face's transformers
+    generate_text(weights, ...)  text that exported weights write
     import_weights(source)       Hugging Face weights as a checkpoint to start from
     export_mlflow(events, ...)   export an event log as an MLflow run
     starter(wishes, catalog)     a new spec as text, from Wishes
@@ -112,7 +113,7 @@ if TYPE_CHECKING:
     from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
     from seatrial.sdk.sweep import sweep_plans
     from seatrial.sdk.variants import plan_variants, run_variants
-    from seatrial.sdk.weights import export_weights, import_weights
+    from seatrial.sdk.weights import export_weights, generate_text, import_weights
     from seatrial.spec.run import RunSpec
     from seatrial.spec.schema import json_schema
 
@@ -159,6 +160,7 @@ _HOMES = {
     "export_mlflow": "seatrial.sdk.history",
     "export_weights": "seatrial.sdk.weights",
     "forward": "seatrial.sdk.runs",
+    "generate_text": "seatrial.sdk.weights",
     "history": "seatrial.sdk.history",
     "import_weights": "seatrial.sdk.weights",
     "inspect_data": "seatrial.sdk.data",
@@ -241,6 +243,7 @@ __all__ = [
     "export_mlflow",
     "export_weights",
     "forward",
+    "generate_text",
     "history",
     "import_weights",
     "inspect_data",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial checkpoints`: list, verify, prune, pin, copy, export and import checkpoints."""
+"""`seatrial checkpoints`: list, verify, prune, pin, copy, export, try and import checkpoints."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ import typer
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.retention import Policy, RetentionDecision
 from seatrial.checkpoints.verdict import Resume
-from seatrial.cli.checkpoints_exchange import export, import_weights
+from seatrial.cli.checkpoints_exchange import export, import_weights, try_weights
 from seatrial.cli.checkpoints_text import (
     CheckpointList,
     VerifiedLine,
@@ -69,7 +69,7 @@ from seatrial.storage.state_files import decode
 from seatrial.units import format_bytes
 
 app = typer.Typer(
-    help="List, verify, prune, pin, copy, export and import checkpoints.",
+    help="List, verify, prune, pin, copy, export, try and import checkpoints.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -404,6 +404,13 @@ app.command(
         "seatrial checkpoints export run.yaml --to weights --compare",
     ),
 )(export)
+app.command(
+    "try",
+    epilog=examples(
+        "seatrial checkpoints try weights 'Once upon a time'",
+        "seatrial checkpoints try weights 'Return a' --tokens 20 --temperature 0",
+    ),
+)(try_weights)
 app.command(
     "import",
     epilog=examples(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial checkpoints export` and `import`: convert weights to and from Hugging Face."""
+"""`seatrial checkpoints export`, `try` and `import`: weights to and from Hugging Face."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +18,18 @@ from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
 from seatrial.rendering.reader_pod import VolumeReading
 from seatrial.rendering.spec_config import DIRECTORY, FILE
-from seatrial.reports.terminal import counted, say, say_error, say_following, say_json
+from seatrial.reports.terminal import (
+    counted,
+    say,
+    say_error,
+    say_following,
+    say_json,
+    seatrial_words,
+)
 from seatrial.sdk import weights
 from seatrial.sdk.checkpoints import ReportBytes
 from seatrial.sdk.data import refuse_secret
+from seatrial.sdk.weights import generate_text
 from seatrial.units import format_bytes
 
 Compare = Annotated[
@@ -86,7 +94,9 @@ def export(
     if as_json:
         say_json(exported)
     else:
-        _say_lines(export_lines(exported, to), f'AutoModelForCausalLM.from_pretrained("{to}")')
+        load = f'AutoModelForCausalLM.from_pretrained("{to}")'
+        try_it = seatrial_words("checkpoints", "try", to, "Once upon a time")
+        _say_lines(export_lines(exported, to), try_it if exported["tokenizer_saved"] else load)
 
 
 def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:
@@ -135,6 +145,33 @@ def _weights_lines(told: dict[str, Any], to: Path) -> list[str]:
     name = told["tokenizer"].partition(" ")[2] or "none: the run used mock data"
     shown_name = "saved with the weights" if told["tokenizer_saved"] else name
     return [*lines, f"tokenizer   {shown_name}"]
+
+
+def try_weights(
+    weights: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an export.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The beginning of the text.")],
+    tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="How many tokens to add at most.")
+    ] = 60,
+    temperature: Annotated[
+        float,
+        typer.Option(
+            metavar="T", min=0, max=10, help="0 always takes the likeliest token; 1 draws freely."
+        ),
+    ] = 0.7,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed for the choice.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Let exported weights continue a prompt, with transformers on this host's CPU.
+
+    Runs no code from the directory. Needs the worker extra, or LLM Foundry's environment.
+    """
+    with on_interrupt("Nothing was changed."):
+        told = generate_text(weights, prompt, tokens=tokens, temperature=temperature, seed=seed)
+    if as_json:
+        say_json(told)
+        return
+    say(told["text"])
 
 
 def import_weights(

@@ -121,7 +121,7 @@ GROUPS = {
         "forward": "Forward a run's TensorBoard to a local port.",
     },
     "Checkpoints": {
-        "checkpoints": "List, verify, prune, pin, copy, export and import checkpoints.",
+        "checkpoints": "List, verify, prune, copy, export, try and import checkpoints.",
     },
     "Reference": {
         "catalog": "Look up models, accelerators, node types, fabrics and images.",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Start the worker's programs for weights: export, import, and the comparison of logits."""
+"""Start the worker's programs for weights: export, import, comparison of logits, generation."""
 
 import json
 import math
@@ -136,6 +136,14 @@ def compare_logits(
     if said["largest"] is None:
         return Logits(math.inf, 0, 0, 0)
     return Logits(**{field.name: said[field.name] for field in fields(Logits)})
+
+
+def generate_text(
+    weights: Path, prompt: str, *, tokens: int, temperature: float, seed: int, engine: Engine
+) -> dict[str, Any]:
+    """Let exported weights continue a prompt; return the text, its length and the model's class."""
+    words = [str(weights), prompt, str(tokens), str(temperature), str(seed)]
+    return _run(engine, "seatrial.worker.weights.generate", words)
 
 
 def prove_export(checkpoint: Path, weights: Path, plan: Plan) -> dict[str, Any]:

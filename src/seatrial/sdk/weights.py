@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a checkpoint's weights to and from Hugging Face."""
+"""Convert a checkpoint's weights to and from Hugging Face, and try them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verdict import other_model
 from seatrial.engine_process.process import worker_python
 from seatrial.engine_process.weights import export_weights as export_by_worker
+from seatrial.engine_process.weights import generate_text as generate_by_worker
 from seatrial.engine_process.weights import import_weights as import_by_worker
 from seatrial.engine_process.weights import prove_export, refuse_other_logits
+from seatrial.engines.engine import Engine
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError, UsageError
+from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.planning.plan import Plan
 from seatrial.sdk.checkpoints import (
     WatchCheckpoint,
@@ -30,6 +33,9 @@ from seatrial.sdk.data import refuse_secret
 from seatrial.sdk.plan import Overrides, PathOrText, plan
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.storage.location import Location, place_at
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
+"""Files of which a saved tokenizer has at least one."""
 
 
 def export_weights(
@@ -145,6 +151,60 @@ def _exported(
             tell(0, round((share if doing == "verifying" else 1 + share) * size))
 
         return export_by_worker(place.address, one.directory, to, follow, engine=engine)
+
+
+def generate_text(
+    weights: PathOrText,
+    prompt: str,
+    *,
+    tokens: int = 60,
+    temperature: float = 0.7,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """Let exported weights continue a prompt on this host's CPU, with transformers.
+
+    Args:
+        weights: The directory of an export, or of other Hugging Face weights with a tokenizer.
+        prompt: The beginning of the text.
+        tokens: How many tokens to add at most.
+        temperature: How freely to choose; 0 always takes the likeliest token.
+        seed: The seed for the choice.
+    """
+    directory = Path(weights)
+    _refuse_no_export(directory)
+    return generate_by_worker(
+        directory,
+        prompt,
+        tokens=tokens,
+        temperature=temperature,
+        seed=seed,
+        engine=_installed_engine(),
+    )
+
+
+def _refuse_no_export(directory: Path) -> None:
+    """Refuse a directory that transformers cannot load without its own guesses or a download."""
+    export = "Export a checkpoint first: seatrial checkpoints export RUN.YAML --to DIR."
+    if not (directory / "config.json").is_file():
+        raise UsageError(f"{directory} has no config.json, so it is not an export. {export}")
+    if not any(directory.glob("*.safetensors")):
+        raise UsageError(f"{directory} has no weights in safetensors files. {export}")
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        raise UsageError(
+            f"{directory} has no tokenizer, so it cannot read a prompt. The tokenizer is exported "
+            "with the weights unless the run used mock data. Copy its files into the directory."
+        )
+
+
+def _installed_engine() -> Engine:
+    """Return an engine that is installed here: every one brings transformers."""
+    for engine in ENGINES.values():
+        with suppress(MissingExtraError):
+            worker_python(engine)
+            return engine
+    # The error says how to install the usual one.
+    worker_python(ENGINES[DEFAULT_ENGINE])
+    return ENGINES[DEFAULT_ENGINE]
 
 
 def import_weights(

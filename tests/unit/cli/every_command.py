@@ -45,6 +45,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "checkpoints pin": ("run.yaml",),
     "checkpoints copy": ("run.yaml", "elsewhere"),
     "checkpoints export": ("run.yaml", "--to", "weights"),
+    "checkpoints try": ("corpus", "Once"),
     "checkpoints import": ("corpus", "--to", "start"),
     "calibrate": ("run.yaml", "--seconds", "12.1,12.3,12.2"),
     "spec upgrade": ("run.yaml",),
@@ -78,7 +79,7 @@ NEEDS_MORE = frozenset(
         *("launch", "status", "logs", "wait", "list", "stop", "delete", "forward"),
         *("rehearse", "checkpoints export", "checkpoints import", "engines install"),
         *("data verify", "data inspect", "checkpoints verify", "checkpoints resume-verdict"),
-        *("checkpoints pin", "checkpoints copy"),
+        *("checkpoints pin", "checkpoints copy", "checkpoints try", "sweep"),
     )
 )
 """Commands that need a cluster, an engine, prepared data or a checkpoint, and are refused here."""

@@ -22,8 +22,9 @@ from seatrial.engine_process.weights import (
 from seatrial.engines.engine import Arguments
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.registry import ENGINES
-from seatrial.errors import FindingsError
+from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.sdk.weights import generate_text
 from tests.conftest import MEGATRON, resolved
 from tests.unit.checkpoints.made import make_checkpoint
 
@@ -193,3 +194,39 @@ def test_arguments_of_a_large_layout_become_those_of_one_rank() -> None:
     assert made["tensor-model-parallel-size"] == 1
     assert made["bf16"] is None
     assert (made["global-batch-size"], made["swiglu"]) == (2, True)
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    directory = tmp_path / "weights"
+    directory.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (directory / name).touch()
+    return directory
+
+
+def test_a_prompt_is_handed_to_the_worker_as_one_word(
+    worker: Path, export: Path, tmp_path: Path
+) -> None:
+    told = {"text": "Once upon a time", "tokens": 2, "class": "LlamaForCausalLM"}
+    worker.write_text(json.dumps({"result": told}))
+    assert generate_text(export, "Once $(id) upon", tokens=2, temperature=0, seed=3) == told
+    words = (tmp_path / "words").read_text()
+    assert words == (f"-m seatrial.worker.weights.generate {export} Once $(id) upon 2 0 3\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("config.json", "has no config.json, so it is not an export. Export a checkpoint first"),
+        ("model.safetensors", "has no weights in safetensors files"),
+        ("tokenizer.json", "has no tokenizer, so it cannot read a prompt"),
+    ],
+)
+def test_what_is_no_export_is_refused_before_the_worker_starts(
+    export: Path, missing: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEATRIAL_WORKER_PYTHON", "/nowhere")
+    (export / missing).unlink()
+    with pytest.raises(UsageError, match=says):
+        generate_text(export, "Once")
