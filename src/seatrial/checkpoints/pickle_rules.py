@@ -311,6 +311,21 @@ def _device(arguments: Any) -> bool:
     return 1 <= len(arguments) <= 2 and all(type(one) in (str, int) for one in arguments)
 
 
+def _caller(arguments: Any) -> bool:
+    """Accept where a result was validated: a message and a rank."""
+    return len(arguments) == 2 and type(arguments[0]) is str and type(arguments[1]) is int
+
+
+def _validation(arguments: Any) -> bool:
+    """Accept a validation that failed: where, and how often that place was reached."""
+    return (
+        len(arguments) == 2
+        and isinstance(arguments[0], Made)
+        and arguments[0].kind == _CALLER
+        and type(arguments[1]) is int
+    )
+
+
 def _dtype_bytes(dtype: Name) -> int:
     bits = re.search(r"[0-9]+", dtype.name)
     return int(bits[0]) // 8 if bits else 1
@@ -332,6 +347,8 @@ _DTYPES = (
 _DTYPE_NAMES = frozenset(Name("torch", name) for name in _DTYPES)
 _SIZE = Name("torch", "Size")
 _DEVICE = Name("torch", "device")
+_RERUN = "megatron.core.rerun_state_machine"
+_CALLER = Name(_RERUN, "Caller")
 _NDARRAY = Name("numpy", "ndarray")
 _NUMPY_DTYPE = Name("numpy", "dtype")
 _TENSOR_FUNCTIONS = frozenset(
@@ -434,12 +451,13 @@ ARCHIVE_RULES: Rules = _COMMON | {
     Name("megatron.core.enums", "ModelType"): _MEMBER,
     Name("megatron.core.optimizer.optimizer_config", "OptimizerConfig"): _OBJECT,
     Name("megatron.core.optimizer", "OptimizerConfig"): _OBJECT,
+    # A save between the two runs of a step with a NaN contains where that was found. The engine's
+    # own list lacks these two.
+    _CALLER: PickleRule(new=_caller),
+    Name(_RERUN, "Call"): PickleRule(new=_validation),
     **dict.fromkeys(
         (
-            *(
-                Name("megatron.core.rerun_state_machine", name)
-                for name in ("RerunDiagnostic", "RerunMode", "RerunState")
-            ),
+            *(Name(_RERUN, name) for name in ("RerunDiagnostic", "RerunMode", "RerunState")),
             *(
                 Name("megatron.core.transformer.enums", name)
                 for name in (

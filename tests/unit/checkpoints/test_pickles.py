@@ -8,7 +8,9 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -185,3 +187,30 @@ def test_code_in_the_bytes_of_an_extra_state_is_refused(tmp_path: Path) -> None:
     findings = verify(LocalPlace(tmp_path / "run"), NAME)
     assert {finding.code for finding in findings} == {CheckpointCode.PICKLE}
     assert not (tmp_path / "sprung").exists()
+
+
+def rerun_classes(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Stand-ins for the engine's two tuples, under the names that a pickle has for them."""
+    module = ModuleType("megatron.core.rerun_state_machine")
+    caller = namedtuple("Caller", ("message", "rank"))
+    call = namedtuple("Call", ("caller", "sequence"))
+    for made in (caller, call):
+        made.__module__ = module.__name__
+        setattr(module, made.__name__, made)
+    for name in ("megatron", "megatron.core", module.__name__):
+        monkeypatch.setitem(sys.modules, name, module)
+    return caller, call
+
+
+def test_a_save_between_the_runs_of_a_step_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, call = rerun_classes(monkeypatch)
+    where = caller("loss is NaN", 3)
+    state = {"failed": call(where, 2), "max_values": {where: 1.5}}
+    assert scan_pickle(pickle.dumps(state, protocol=2), ARCHIVE_RULES).names
+
+
+def test_a_validation_of_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, call = rerun_classes(monkeypatch)
+    for crafted in (call("no caller", 2), caller(["list"], 3), call(caller("NaN", 1), "two")):
+        with pytest.raises(UnsafeFileError, match="that no checkpoint passes"):
+            scan_pickle(pickle.dumps(crafted, protocol=2), ARCHIVE_RULES)
