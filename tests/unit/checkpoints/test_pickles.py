@@ -192,14 +192,14 @@ def test_code_in_the_bytes_of_an_extra_state_is_refused(tmp_path: Path) -> None:
 def rerun_classes(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """Stand-ins for the engine's two tuples, under the names that a pickle has for them."""
     module = ModuleType("megatron.core.rerun_state_machine")
-    caller = namedtuple("Caller", ("message", "rank"))
-    call = namedtuple("Call", ("caller", "sequence"))
-    for made in (caller, call):
+    Caller = namedtuple("Caller", ("message", "rank"))
+    Call = namedtuple("Call", ("caller", "sequence"))
+    for made in (Caller, Call):
         made.__module__ = module.__name__
         setattr(module, made.__name__, made)
     for name in ("megatron", "megatron.core", module.__name__):
         monkeypatch.setitem(sys.modules, name, module)
-    return caller, call
+    return Caller, Call
 
 
 def test_a_save_between_the_runs_of_a_step_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
