@@ -240,6 +240,8 @@ def test_a_run_starts_from_imported_weights(hub: Path, tmp_path: Path, kind: str
         "save": str(tmp_path / "saved"),
         "load": str(tmp_path / "saved"),
         "pretrained-checkpoint": str(tmp_path / "imported"),
+        # The engine refuses to go on with another schedule, which would follow train-iters.
+        "lr-decay-iters": STEPS + 2,
     }
     first = start(tmp_path, "first", run, 4)
     assert min(first.steps()) == 1
