@@ -36,3 +36,5 @@ class RenderCode(StrEnum):
     """The image is not in the catalog: Seatrial assumes that it contains the worker."""
     GANG = "ST-RENDER-015"
     """No gang scheduler starts the pods of the run together."""
+    TAKEN = "ST-RENDER-016"
+    """The spec sets a label, an annotation or a resource that the profile or Seatrial also sets."""

@@ -19,6 +19,8 @@ from seatrial.rendering.environment import forbidding, is_reserved
 from seatrial.rendering.expansion import PYTHON
 from seatrial.rendering.gang import is_open
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.pod import identity_labels
+from seatrial.rendering.scheduling import profile_labels
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
 from seatrial.secrets.redaction import looks_secret
@@ -79,6 +81,7 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     """Apply every rule, in the order of the spec."""
     inspection = RenderInspection(place)
     _check_operator(scene, inspection)
+    _check_taken(scene, inspection)
     _check_fabric(scene, inspection)
     _check_environment(scene, inspection)
     _check_secret_variables(scene, inspection)
@@ -189,6 +192,28 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
         inspection.add(
             RenderCode.OPERATOR, "cluster.gang", rule, "Set cluster.queue instead.", cluster.gang
         )
+
+
+def _check_taken(scene: Scene, inspection: RenderInspection) -> None:
+    """Reject labels and annotations of the spec that contradict the profile, fabric or storage."""
+    cluster, profile = scene.plan.spec.cluster, scene.plan.machines.profile
+    set_already = {
+        "labels": (identity_labels(scene), "the cloud's workload identity needs"),
+        "annotations": (
+            scene.fabric.annotations | (scene.tier.pod_annotations if scene.tier else {}),
+            "the fabric or the storage tier sets",
+        ),
+        "node_selector": (profile_labels(scene), f"profile {profile} requires"),
+    }
+    for name, (theirs, who) in set_already.items():
+        for key, value in getattr(cluster, name).items():
+            if theirs.get(key, value) == value:
+                continue
+            fix = "Remove the line."
+            if key == scene.profile.node_type_label:
+                fix = "Remove the line, and set cluster.node_type."
+            rule = f"{who} {key}={theirs[key]}, so it cannot have a different value."
+            inspection.add(RenderCode.TAKEN, f"cluster.{name}.{key}", rule, fix, value)
 
 
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:

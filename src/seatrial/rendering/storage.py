@@ -40,7 +40,11 @@ def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
     return manifest(
         "v1",
         "PersistentVolume",
-        {"name": volume_name(plan), "labels": labels(plan, Component.STORAGE)},
+        {
+            "name": volume_name(plan),
+            "labels": labels(plan, Component.STORAGE),
+            **without_empty({"annotations": dict(plan.spec.cluster.annotations)}),
+        },
         spec={
             "capacity": {"storage": quantity(capacity_bytes(plan, tier))},
             "accessModes": SHARED,

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from seatrial.codes.spec import SpecCode
 from seatrial.naming import names_namespace, names_object
 from seatrial.secrets.names import names_secret
-from seatrial.spec.base import DEFAULTS, SpecModel, broken
+from seatrial.spec.base import DEFAULTS, SpecModel, added_later, broken
+from seatrial.spec.pods import CpuNodes, FreeKey, Key, LabelValue, TolerationSpec
 from seatrial.spec.scalars import ByteSize, Flag
 from seatrial.spec.secrets import shown
 
@@ -246,9 +247,9 @@ class ClusterSpec(SpecModel):
     """Number of nodes."""
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
     """Processes per node, one per GPU; defaults to the number of GPUs on the node."""
-    accelerator: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    accelerator: str | None = added_later()
     """GPU on this host, from the catalog (profile `local`); defaults to the detected one."""
-    container: Container | None = Field(default=None, exclude_if=lambda value: value is None)
+    container: Container | None = added_later()
     """Container runtime on this host, with the profile `local`; if not set, none is used."""
     operator: Operator = Operator.AUTO
     """Launcher of the processes: a Kubernetes operator, or `torchrun` on this host."""
@@ -264,6 +265,16 @@ class ClusterSpec(SpecModel):
     """Gang scheduler that starts all pods together, or none of them."""
     priority_class: ObjectName | None = None
     """Kubernetes priority class of the pods; defaults to the cluster's."""
+    node_selector: Mapping[Key, LabelValue] = added_later({})
+    """Labels, with values, that the training nodes must have, in addition to the profile's."""
+    tolerations: tuple[TolerationSpec, ...] = added_later(())
+    """Tolerations of the training pods for taints on nodes, in addition to the profile's."""
+    cpu_nodes: CpuNodes | None = added_later()
+    """The nodes for pods without GPUs; if not set, the profile selects them."""
+    labels: Mapping[FreeKey, LabelValue] = added_later({})
+    """Extra labels of all objects and pods of the run, such as a team's."""
+    annotations: Mapping[FreeKey, str] = added_later({})
+    """Extra annotations of all objects and pods of the run."""
     fabric: str | None = None
     """Network between nodes; `none` for plain TCP; defaults to the node type's."""
     storage: StorageSpec = DEFAULTS

@@ -15,6 +15,7 @@ from seatrial.checks.cluster.facts import (
     Controller,
     QuotaFacts,
     Subject,
+    Taint,
 )
 from seatrial.checks.repairs.fix import plan_fix
 from seatrial.checks.repairs.repair import Broken, mends, repair_of
@@ -147,6 +148,25 @@ def test_an_operator_is_known_by_its_deployment(name: str, operator: str, runs: 
     facts = but(controllers=(Controller(name, "kubeflow", 1, 1),))
     said = found(SiteCode.NOT_RUNNING, facts, f"cluster.operator={operator}")
     assert bool(said) != runs
+
+
+def test_a_taint_that_the_spec_tolerates_is_no_finding() -> None:
+    closed = nodes(taints=(Taint("team", "vision"),))
+    (finding,) = found(SiteCode.TAINTED, closed)
+    assert "cluster.tolerations" in finding.fix
+    for tolerated in ("{key: team}", "{key: team, value: vision, effect: NoSchedule}"):
+        assert found(SiteCode.TAINTED, closed, f"cluster.tolerations=[{tolerated}]") == []
+    for other in ("{key: team, value: nlp}", "{key: team, effect: NoExecute}"):
+        assert found(SiteCode.TAINTED, closed, f"cluster.tolerations=[{other}]")
+
+
+def test_nodes_without_a_label_that_the_spec_selects_do_not_count() -> None:
+    selected = "cluster.node_selector={pool: gold}"
+    (finding,) = found(SiteCode.UNFIT_NODES, HEALTHY, selected)
+    assert "4 lack the label pool=gold" in finding.rule
+    assert "cluster.node_selector" in finding.fix
+    gold = nodes(labels={**NODES.labels, "pool": "gold"})
+    assert found(SiteCode.UNFIT_NODES, gold, selected) == []
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

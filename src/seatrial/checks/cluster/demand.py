@@ -11,6 +11,7 @@ from seatrial.checks.rule import Situation
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.resources import training_resources
+from seatrial.rendering.scheduling import tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def of_the_type(situation: Situation) -> list[NodeFacts]:
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
     """Return the taints on a node that the run's pods do not tolerate."""
-    tolerated = demand_of(situation).scene.profile.tolerations
+    matching = tolerated(demand_of(situation).scene)
     return [
         taint
         for taint in node.taints
@@ -80,7 +81,7 @@ def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
             each.key in ("", taint.key)
             and each.effect in ("", taint.effect)
             and (each.operator == "Exists" or each.value == taint.value)
-            for each in tolerated
+            for each in matching
         )
     ]
 

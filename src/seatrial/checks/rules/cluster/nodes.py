@@ -17,6 +17,7 @@ from seatrial.checks.cluster.facts import NodeFacts, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
+from seatrial.rendering.scheduling import profile_labels
 
 FIELD = "cluster.node_type"
 PLUGINS = {
@@ -138,19 +139,18 @@ def tainted(situation: Situation) -> Iterator[Checked]:
         SiteCode.TAINTED,
         FIELD,
         f"{_count(closed):,} of {_count(nodes):,} {situation.plan.machines.node_type} nodes have "
-        f"the taint {', '.join(sorted(taints))}, which the profile "
-        f"{situation.plan.machines.profile} does not tolerate; {left:,} nodes remain for "
-        f"{wanted:,} pods.",
-        "Ask an administrator for nodes without the taint, or add a profile that tolerates it to "
-        "your own catalog.",
+        f"the taint {', '.join(sorted(taints))}, which the pods do not tolerate; {left:,} nodes "
+        f"remain for {wanted:,} pods.",
+        "Ask an administrator for nodes without the taint. If the run may use the tainted nodes, "
+        "add the taint to cluster.tolerations.",
         ", ".join(sorted(taints)),
     )
 
 
 def unfit(situation: Situation) -> Iterator[Checked]:
-    """Report nodes that are not ready, are cordoned, or lack the profile's labels."""
+    """Report nodes that are not ready, are cordoned, or lack labels that the pods require."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
-    marks = demand_of(situation).scene.profile.node_labels
+    marks = profile_labels(demand_of(situation).scene) | dict(situation.spec.cluster.node_selector)
     closed = [node for node in nodes if not _fit(node, marks)]
     left = _count(nodes) - _count(closed)
     if not closed or left >= wanted or _count(nodes) < wanted:
@@ -160,15 +160,23 @@ def unfit(situation: Situation) -> Iterator[Checked]:
     rest = _count(closed) - down - cordoned
     words = [f"{down:,} are not ready"] if down else []
     words += [f"{cordoned:,} are cordoned"] if cordoned else []
-    labels = ", ".join(f"{key}={value}" for key, value in marks.items())
+    lacking = {
+        f"{key}={value}"
+        for node in closed
+        for key, value in marks.items()
+        if node.labels.get(key) != value
+    }
+    labels = ", ".join(sorted(lacking))
     words += [f"{rest:,} lack the label {labels}"] if rest else []
+    chosen = rest and situation.spec.cluster.node_selector
+    selected = " Labels come from cluster.node_selector and the profile." if chosen else ""
     yield situation.error(
         SiteCode.UNFIT_NODES,
         "cluster.nodes",
         f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes, "
         f"{' and '.join(words)}: {left:,} remain for {wanted:,} pods.",
         "Find the reason with kubectl describe node. To make a cordoned node schedulable, run "
-        "kubectl uncordon.",
+        f"kubectl uncordon.{selected}",
         wanted,
         proposed(*([f"cluster.nodes={left}"] if left else [])),
     )
