@@ -38,3 +38,7 @@ class RenderCode(StrEnum):
     """No gang scheduler starts the pods of the run together."""
     TAKEN = "ST-RENDER-016"
     """The spec sets a label, an annotation or a resource that the profile or Seatrial also sets."""
+    HOST_PATH = "ST-RENDER-017"
+    """Pods mount a directory of the node, which only privileged namespaces allow."""
+    RDMA_USER = "ST-RENDER-018"
+    """Processes run as a user that cannot lock memory, which the fabric needs."""

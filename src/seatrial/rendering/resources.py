@@ -48,9 +48,23 @@ def training_resources(scene: Scene) -> Manifest:
     processes = scene.plan.machines.processes_per_node
     if scene.profile.gpu_resource and not scene.on_cpu:
         wanted[scene.profile.gpu_resource] = str(processes)
-    if scene.fabric_devices and scene.node.fabric_resource:
-        wanted[scene.node.fabric_resource] = str(scene.fabric_devices)
+    fabric, extra = fabric_resource(scene), scene.plan.spec.cluster.resources
+    if scene.fabric_devices and fabric:
+        wanted[fabric] = str(scene.fabric_devices)
+    wanted |= {name: str(count) for name, count in extra.items()}
     return {"requests": wanted, "limits": dict(wanted)}
+
+
+def fabric_resource(scene: Scene) -> str:
+    """Return the resource name of the fabric's devices; empty if pods request none.
+
+    Administrators choose the name. The spec's extra resource of the same domain replaces the name
+    in the catalog.
+    """
+    usual = scene.node.fabric_resource
+    domain = usual.partition("/")[0] or "rdma"
+    extra = scene.plan.spec.cluster.resources
+    return next((name for name in extra if name.partition("/")[0] == domain), usual)
 
 
 def memory_gib(scene: Scene) -> int:
@@ -58,10 +72,16 @@ def memory_gib(scene: Scene) -> int:
     return max(1, floor(scene.node.memory_gib * MEMORY_SHARE * scene.share_of_node))
 
 
-def shared_memory_gib(scene: Scene) -> int:
-    """Return the shared memory of a training pod. It counts as memory: at most a quarter of it."""
+def shared_memory_bytes(scene: Scene) -> int:
+    """Return the shared memory of a training pod, which counts as memory.
+
+    By default, at most a quarter of the memory.
+    """
+    chosen = scene.plan.spec.cluster.shm
+    if chosen is not None:
+        return chosen
     wanted = SHARED_MEMORY_GIB * scene.plan.machines.processes_per_node
-    return max(1, min(wanted, memory_gib(scene) // 4))
+    return max(1, min(wanted, memory_gib(scene) // 4)) * GIB
 
 
 def small_resources(cpu: str, memory: str) -> Manifest:

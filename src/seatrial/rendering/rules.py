@@ -21,6 +21,7 @@ from seatrial.rendering.gang import is_open
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.pod import identity_labels
 from seatrial.rendering.scheduling import profile_labels
+from seatrial.rendering.security import user_of
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
 from seatrial.secrets.redaction import looks_secret
@@ -89,6 +90,8 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     _check_locations(scene, inspection)
     _check_image(scene, inspection)
     _check_identity(scene, inspection)
+    _check_scratch(scene, inspection)
+    _check_user(scene, inspection)
     _check_mounts(scene, inspection)
     return inspection.findings
 
@@ -214,6 +217,34 @@ def _check_taken(scene: Scene, inspection: RenderInspection) -> None:
                 fix = "Remove the line, and set cluster.node_type."
             rule = f"{who} {key}={theirs[key]}, so it cannot have a different value."
             inspection.add(RenderCode.TAKEN, f"cluster.{name}.{key}", rule, fix, value)
+    gpu = scene.profile.gpu_resource
+    if gpu in cluster.resources:
+        rule = f"Seatrial requests {gpu} for each process of a pod."
+        fix = "Remove the line, and set cluster.processes_per_node."
+        value = cluster.resources[gpu]
+        inspection.add(RenderCode.TAKEN, f"cluster.resources.{gpu}", rule, fix, value)
+
+
+def _check_scratch(scene: Scene, inspection: RenderInspection) -> None:
+    scratch = scene.plan.spec.cluster.scratch
+    if scratch is not None and scratch.host_path is not None:
+        rule = f"pods mount {scratch.host_path} of the node, which the Pod Security levels baseline"
+        rule += " and restricted forbid."
+        fix = "Use a namespace with the level privileged, or set cluster.scratch.storage_class."
+        where, path = "cluster.scratch.host_path", scratch.host_path
+        inspection.add(RenderCode.HOST_PATH, where, rule, fix, path, Severity.NOTE)
+
+
+def _check_user(scene: Scene, inspection: RenderInspection) -> None:
+    """Warn about RDMA without the right to lock memory."""
+    user, fabric = user_of(scene), scene.plan.machines.fabric
+    if user and scene.fabric.rdma and scene.plan.machines.nodes > 1:
+        rule = f"{fabric} locks memory, but Kubernetes grants the capability IPC_LOCK only to root:"
+        rule += f" as user {user}, NCCL fails unless the nodes set no limit on locked memory."
+        fix = "Remove the line to run as root, or ask an administrator to set LimitMEMLOCK=infinity"
+        fix += " for the container runtime."
+        where = "cluster.run_as_user"
+        inspection.add(RenderCode.RDMA_USER, where, rule, fix, user, Severity.WARNING)
 
 
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:

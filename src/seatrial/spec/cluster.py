@@ -13,8 +13,16 @@ from seatrial.codes.spec import SpecCode
 from seatrial.naming import names_namespace, names_object
 from seatrial.secrets.names import names_secret
 from seatrial.spec.base import DEFAULTS, SpecModel, added_later, broken
-from seatrial.spec.pods import CpuNodes, FreeKey, Key, LabelValue, TolerationSpec
-from seatrial.spec.scalars import ByteSize, Flag
+from seatrial.spec.pods import (
+    CpuNodes,
+    ExtraResource,
+    FreeKey,
+    Key,
+    LabelValue,
+    ScratchSpec,
+    TolerationSpec,
+)
+from seatrial.spec.scalars import ByteSize, Flag, PositiveInt
 from seatrial.spec.secrets import shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -110,6 +118,15 @@ class TopologySpec(SpecModel):
     """True to wait until one domain has room for all pods, instead of spreading over several."""
 
 
+class ReclaimPolicy(StrEnum):
+    """What happens to a volume when its claim is deleted."""
+
+    RETAIN = "Retain"
+    """The volume and its files stay."""
+    DELETE = "Delete"
+    """The driver deletes the volume with all checkpoints."""
+
+
 class VolumeSpec(SpecModel):
     """An existing file system or bucket that has no persistent volume claim yet."""
 
@@ -135,6 +152,12 @@ class StorageSpec(SpecModel):
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
     """Absolute path where pods mount the volume; on a single host, the directory for runs."""
 
+    mount_options: tuple[str, ...] | None = added_later()
+    """Mount options of the storage class or volume of `render --part admin`; defaults to the
+    tier's."""
+    reclaim_policy: ReclaimPolicy | None = added_later()
+    """Whether that volume stays when its claim is deleted; defaults to `Retain`."""
+
     @field_validator("mount", mode="before")
     @classmethod
     def _from_the_root(cls, mount: object) -> object:
@@ -153,28 +176,17 @@ class StorageSpec(SpecModel):
             raise broken(rule, "Use a directory, such as /data.", SpecCode.TYPE)
         return mount
 
-    @field_validator("tier")
+    @field_validator("tier", "capacity", "volume", "mount_options", "reclaim_policy")
     @classmethod
-    def _claim_or_tier(cls, tier: str | None, info: ValidationInfo) -> str | None:
-        if tier is not None and info.data.get("claim") is not None:
-            raise broken("an existing PVC already has a tier.", "Keep claim or tier, not both.")
-        return tier
-
-    @field_validator("capacity")
-    @classmethod
-    def _claim_or_capacity(cls, capacity: int | None, info: ValidationInfo) -> int | None:
-        if capacity is not None and info.data.get("claim") is not None:
+    def _claim_or_new_volume(cls, value: object, info: ValidationInfo) -> object:
+        name = str(info.field_name)
+        if value is not None and info.data.get("claim") is not None:
+            what = name.replace("_", " ")
+            article = "" if what.endswith("s") else "a "
             raise broken(
-                "an existing PVC already has a capacity.", "Keep claim or capacity, not both."
+                f"an existing PVC already has {article}{what}.", f"Keep claim or {name}, not both."
             )
-        return capacity
-
-    @field_validator("volume")
-    @classmethod
-    def _claim_or_volume(cls, volume: object, info: ValidationInfo) -> object:
-        if volume is not None and info.data.get("claim") is not None:
-            raise broken("an existing PVC already has a volume.", "Keep claim or volume, not both.")
-        return volume
+        return value
 
     @field_validator("parameters")
     @classmethod
@@ -271,6 +283,14 @@ class ClusterSpec(SpecModel):
     """Tolerations of the training pods for taints on nodes, in addition to the profile's."""
     cpu_nodes: CpuNodes | None = added_later()
     """The nodes for pods without GPUs; if not set, the profile selects them."""
+    resources: Mapping[ExtraResource, PositiveInt] = added_later({})
+    """Extra resources of each training pod, such as `rdma/hca_shared_devices_a: 8`; the first one
+    with the domain of the fabric's resource, such as `rdma`, replaces it."""
+    shm: ByteSize | None = added_later()
+    """Size of `/dev/shm` in training pods; defaults to 8 GiB per process, and at most a quarter of
+    the pod's memory."""
+    scratch: ScratchSpec | None = added_later()
+    """Local disk of the training pods; defaults to 50 GiB of the node's ephemeral storage."""
     labels: Mapping[FreeKey, LabelValue] = added_later({})
     """Extra labels of all objects and pods of the run, such as a team's."""
     annotations: Mapping[FreeKey, str] = added_later({})

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from seatrial.codes.spec import SpecCode
 from seatrial.naming import names_object
 from seatrial.spec.base import SpecModel, broken
+from seatrial.spec.scalars import ByteSize
 from seatrial.spec.secrets import shown
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -110,6 +111,45 @@ class TolerationSpec(SpecModel):
     def comparison(self) -> Literal["Exists", "Equal"]:
         """The operator, also if it is not set."""
         return self.operator or ("Exists" if self.value is None else "Equal")
+
+
+class ScratchSpec(SpecModel):
+    """The local disk of training pods, mounted at `/scratch` for caches and temporary files."""
+
+    size: ByteSize | None = None
+    """Size with its unit, such as `500Gi`; defaults to 50 GiB."""
+    host_path: str | None = Field(default=None, pattern=r"^/[^\s:]+$")
+    """Directory on the nodes, such as `/mnt/nvme`, which must exist and be writable by the
+    processes' user; needs a namespace with the Pod Security level `privileged`."""
+    storage_class: str | None = None
+    """Storage class of a new volume per pod, which is deleted with the pod; if neither this nor
+    `host_path` is set, the node's ephemeral storage is used."""
+
+    @field_validator("host_path")
+    @classmethod
+    def _size_or_directory(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is not None and info.data.get("size") is not None:
+            raise broken(
+                "Kubernetes does not limit the size of a host directory.",
+                "Keep host_path or size, not both.",
+            )
+        return path
+
+    @field_validator("storage_class")
+    @classmethod
+    def _directory_or_class(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and not names_object(name):
+            raise broken(
+                f"{shown(name)} is not a valid Kubernetes name.",
+                "Use lowercase letters, digits, hyphens and dots, with a letter or digit at each "
+                "end.",
+            )
+        if name is not None and info.data.get("host_path") is not None:
+            raise broken(
+                "a host directory needs no storage class.",
+                "Keep host_path or storage_class, not both.",
+            )
+        return name
 
 
 class CpuNodes(SpecModel):

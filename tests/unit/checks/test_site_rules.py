@@ -13,6 +13,7 @@ from seatrial.checks.cluster.facts import (
     ClusterFacts,
     ClusterQueueFacts,
     Controller,
+    NamespaceFacts,
     QuotaFacts,
     Subject,
     Taint,
@@ -167,6 +168,22 @@ def test_nodes_without_a_label_that_the_spec_selects_do_not_count() -> None:
     assert "cluster.node_selector" in finding.fix
     gold = nodes(labels={**NODES.labels, "pool": "gold"})
     assert found(SiteCode.UNFIT_NODES, gold, selected) == []
+
+
+def test_a_resource_of_the_spec_that_nodes_do_not_offer() -> None:
+    (finding,) = found(SiteCode.NO_FABRIC, HEALTHY, "cluster.resources={rdma/shared: 1}")
+    assert finding.where.field == "cluster.resources.rdma/shared"
+    assert "they offer rdma/ib" in finding.rule
+    offering_it = nodes(allocatable={**NODES.allocatable, "rdma/shared": 63.0})
+    assert found(SiteCode.NO_FABRIC, offering_it, "cluster.resources={rdma/shared: 1}") == []
+
+
+def test_a_host_directory_needs_a_privileged_namespace() -> None:
+    closed = but(namespaces=(NamespaceFacts("default", "baseline"),))
+    directory = ("cluster.scratch={host_path: /mnt/nvme}", "cluster.fabric=none")
+    (finding,) = found(SiteCode.POD_SECURITY, closed, *directory)
+    assert "the host directory /mnt/nvme" in finding.rule
+    assert found(SiteCode.POD_SECURITY, closed, "cluster.fabric=none") == []
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

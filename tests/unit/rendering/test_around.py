@@ -124,7 +124,7 @@ TIERS = [
 @pytest.mark.parametrize("name", TIERS)
 def test_volumes_of_every_tier_outlive_their_claims(name: str) -> None:
     tier = CATALOG.storage(name)
-    made = storage_class(tier, {"subnetId": "subnet-1"})
+    made = storage_class(resolved("cluster.storage={parameters: {subnetId: subnet-1}}"), tier)
     assert made["reclaimPolicy"] == "Retain"
     assert made["provisioner"] == tier.csi_driver
     assert made["parameters"] == tier.storage_class_parameters | {"subnetId": "subnet-1"}

@@ -6,10 +6,19 @@ import pytest
 
 from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
-from seatrial.findings import Severity
+from seatrial.findings import Finding, Severity
 from seatrial.rendering.names import RUN_LABEL
-from seatrial.rendering.render import Part
-from tests.unit.rendering.scenes import Manifest, job, manifests, pod, pod_templates
+from seatrial.rendering.render import Part, render
+from tests.conftest import resolved
+from tests.unit.rendering.scenes import (
+    CATALOG,
+    FIRST,
+    Manifest,
+    job,
+    manifests,
+    pod,
+    pod_templates,
+)
 
 TYPE = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p4d.24xlarge"]}
 OPERATORS = ["pytorchjob", "trainjob"]
@@ -135,3 +144,96 @@ def test_pods_without_gpus_use_gpu_nodes_if_the_spec_selects_their_type() -> Non
         for template in pod_templates(each):
             assert TYPE in expressions(template["spec"])
             assert "NotIn" not in [e["operator"] for e in expressions(template["spec"])]
+
+
+def container(spec: Manifest) -> Manifest:
+    """The training container of a pod."""
+    (found,) = spec["containers"]
+    return dict(found)
+
+
+def volume(spec: Manifest, name: str) -> Manifest:
+    """A volume of a pod, without its name."""
+    (found,) = [each for each in spec["volumes"] if each["name"] == name]
+    return {key: value for key, value in found.items() if key != "name"}
+
+
+def test_the_size_of_shared_memory_is_the_specs_and_preflight_checks_it() -> None:
+    spec = pod("cluster.shm=200Gi")
+    assert volume(spec, "shared-memory") == {"emptyDir": {"medium": "Memory", "sizeLimit": "200Gi"}}
+    (preflight,) = [each for each in spec["initContainers"] if each["name"] == "preflight"]
+    assert "--shared-memory-gib=200" in preflight["command"]
+
+
+def test_extra_resources_are_requested_and_replace_the_fabrics_of_the_same_domain() -> None:
+    wanted = container(pod("cluster.resources={example.com/fast: 2}"))["resources"]
+    assert wanted["requests"] == wanted["limits"]
+    assert wanted["limits"]["example.com/fast"] == "2"
+    assert wanted["limits"]["vpc.amazonaws.com/efa"] == "4"
+    other = container(pod("cluster.resources={vpc.amazonaws.com/efa-only: 3}"))["resources"]
+    assert "vpc.amazonaws.com/efa" not in other["limits"]
+    assert other["limits"]["vpc.amazonaws.com/efa-only"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ("{size: 500Gi}", {"emptyDir": {"sizeLimit": "500Gi"}}),
+        ("{host_path: /mnt/nvme}", {"hostPath": {"path": "/mnt/nvme", "type": "Directory"}}),
+        (
+            "{storage_class: local-nvme}",
+            {
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "storageClassName": "local-nvme",
+                            "resources": {"requests": {"storage": "50Gi"}},
+                        }
+                    }
+                }
+            },
+        ),
+    ],
+)
+def test_scratch_is_what_the_spec_says_in_training_pods_only(given: str, source: Manifest) -> None:
+    assert volume(pod(f"cluster.scratch={given}"), "scratch") == source
+    usual = {"emptyDir": {"sizeLimit": "50Gi"}}
+    assert volume(pod(), "scratch") == usual
+    for each in manifests(f"cluster.scratch={given}", part=Part.DATA):
+        for template in pod_templates(each):
+            assert volume(template["spec"], "scratch") == usual
+
+
+def test_mount_options_and_reclaim_policy_are_on_what_an_administrator_creates() -> None:
+    chosen = "mount_options: [noatime, nconnect=8], reclaim_policy: Delete"
+    storage_class = manifests(f"cluster.storage={{{chosen}}}", part=Part.ADMIN)[0]
+    assert storage_class["mountOptions"] == ["noatime", "nconnect=8"]
+    assert storage_class["reclaimPolicy"] == "Delete"
+    existing = "volume: {handle: fs-1, attributes: {dnsname: d, mountname: m}}"
+    made = manifests(f"cluster.storage={{{existing}, {chosen}}}", part=Part.ADMIN)[0]
+    assert made["kind"] == "PersistentVolume"
+    assert made["spec"]["mountOptions"] == ["noatime", "nconnect=8"]
+    assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+
+
+def findings(code: RenderCode, *overrides: str) -> list[Finding]:
+    """The findings of rendering a run with a code."""
+    found = render(resolved(*overrides), CATALOG, Part.RUN, FIRST).findings
+    return [each for each in found if each.code == code]
+
+
+def test_a_host_directory_is_noted_with_the_pod_security_that_it_needs() -> None:
+    (note,) = findings(RenderCode.HOST_PATH, "cluster.scratch={host_path: /mnt/nvme}")
+    assert note.severity is Severity.NOTE
+    assert "level privileged" in note.fix
+    assert findings(RenderCode.HOST_PATH, "cluster.scratch={size: 500Gi}") == []
+
+
+def test_rdma_as_another_user_than_root_is_a_warning() -> None:
+    (warning,) = findings(RenderCode.RDMA_USER, "cluster.run_as_user=1000")
+    assert warning.severity is Severity.WARNING
+    assert "IPC_LOCK" in warning.rule
+    assert findings(RenderCode.RDMA_USER, "cluster.run_as_user=0") == []
+    assert findings(RenderCode.RDMA_USER) == []
+    assert findings(RenderCode.RDMA_USER, "cluster.run_as_user=1000", "cluster.fabric=none") == []

@@ -46,6 +46,34 @@ from tests.conftest import loaded
         (("cluster.topology={level: 'a b'}", "cluster.queue=q"), "cluster.topology.level", ""),
         (("cluster.restarts=-1",), "cluster.restarts", ""),
         (
+            ("cluster.storage={claim: c, mount_options: [noatime]}",),
+            "cluster.storage.mount_options",
+            "already has mount options",
+        ),
+        (
+            ("cluster.storage={claim: c, reclaim_policy: Delete}",),
+            "cluster.storage.reclaim_policy",
+            "already has a reclaim policy",
+        ),
+        (
+            ("cluster.scratch={host_path: /mnt/nvme, storage_class: local}",),
+            "cluster.scratch.storage_class",
+            "needs no storage class",
+        ),
+        (
+            ("cluster.scratch={size: 1Ti, host_path: /mnt/nvme}",),
+            "cluster.scratch.host_path",
+            "does not limit the size",
+        ),
+        (("cluster.resources={memory: 4}",), "cluster.resources.memory", "from the node type"),
+        (
+            ("cluster.resources={nvidia.com/gpu: 4}",),
+            "cluster.resources.nvidia.com/gpu",
+            "from the node type",
+        ),
+        (("cluster.resources={rdma/ib: 0}",), "cluster.resources.rdma/ib", "above 0"),
+        (("cluster.shm=64",), "cluster.shm", "has no unit"),
+        (
             ("cluster.tolerations=[{key: team, value: a, operator: Exists}]",),
             "cluster.tolerations[0].operator",
             "matches any value",
@@ -106,9 +134,10 @@ def test_a_toleration_compares_a_value_if_it_has_one(given: str, comparison: str
 
 def test_fields_that_are_not_set_are_in_no_digest() -> None:
     written = loaded().spec.cluster.model_dump(mode="json")
-    assert {"node_selector", "tolerations", "cpu_nodes", "labels", "annotations"}.isdisjoint(
-        written
-    )
+    later = {"node_selector", "tolerations", "cpu_nodes", "labels", "annotations"}
+    later |= {"resources", "shm", "scratch"}
+    assert later.isdisjoint(written)
+    assert {"mount_options", "reclaim_policy"}.isdisjoint(written["storage"])
 
 
 def test_a_secret_does_not_hide_in_the_new_fields() -> None:

@@ -10,7 +10,7 @@ from seatrial.checks.cluster.facts import NOTHING, ClusterFacts, NodeFacts, Tain
 from seatrial.checks.rule import Situation
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
-from seatrial.rendering.resources import training_resources
+from seatrial.rendering.resources import fabric_resource, training_resources
 from seatrial.rendering.scheduling import tolerated
 
 
@@ -39,7 +39,7 @@ class Demand:
     @property
     def fabric(self) -> str:
         """The resource name of the network devices; empty if pods request none."""
-        name = self.scene.node.fabric_resource or ""
+        name = fabric_resource(self.scene)
         return name if name in self.of_pod else ""
 
 

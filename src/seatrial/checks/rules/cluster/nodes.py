@@ -194,10 +194,12 @@ def no_devices(situation: Situation) -> Iterator[Checked]:
 
 
 def no_fabric(situation: Situation) -> Iterator[Checked]:
-    """Report nodes that do not advertise their network devices."""
-    demand = demand_of(situation)
-    if demand.fabric:
+    """Report nodes that do not advertise network devices or other resources of the spec."""
+    demand, extra = demand_of(situation), situation.spec.cluster.resources
+    if demand.fabric and demand.fabric not in extra:
         yield from _offer(situation, demand.fabric, SiteCode.NO_FABRIC, "cluster.fabric")
+    for name in extra:
+        yield from _offer(situation, name, SiteCode.NO_FABRIC, f"cluster.resources.{name}")
 
 
 def _offer(
@@ -224,10 +226,11 @@ def _offer(
     elif alike:
         rule += f"; they offer {', '.join(sorted(alike))}"
     fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
-    if code is SiteCode.NO_FABRIC:
-        fix = f"{fix[:-1]}, or set cluster.fabric=none to test without the fabric (slow)."
+    if field_name == "cluster.fabric":
+        other = " set cluster.resources to a resource that they offer," if alike else ""
+        fix = f"{fix[:-1]},{other} or set cluster.fabric=none to test without the fabric (slow)."
         by = ["cluster.fabric=none"]
-    elif most:
+    elif code is SiteCode.NO_DEVICES and most:
         fix = f"Use cluster.processes_per_node={most:.0f}, or find out why nodes lack GPUs."
         by = [f"cluster.processes_per_node={most:.0f}"]
     yield situation.error(code, field_name, f"{rule}.", fix, resource, proposed(*by))
