@@ -9,11 +9,13 @@ from seatrial.planning.node_floors import NodeFloors, node_floors
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.save_budget import save_seconds
 from seatrial.planning.saving.size import (
+    GB,
     checkpoint_bytes,
     file_system_bandwidth,
     kept_checkpoints,
     node_bandwidth,
     volume_bytes,
+    write_seconds,
 )
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest
@@ -94,13 +96,14 @@ def saved_bytes(plan: Plan) -> int:
 
 
 def planned_save_seconds(scene: Scene) -> float | None:
-    """Return the time of one save as `seatrial plan` shows it; None if the tier is unknown."""
-    if scene.tier is None:
-        return None
+    """Return the time of one save as `seatrial plan` shows it; None if it is unknown."""
     spec = scene.plan.spec
+    size, storage = saved_bytes(scene.plan), spec.cluster.storage
     writers = (scene.plan.machines.nodes, node_bandwidth(scene.node))
-    kept, volume = spec.checkpoints.keep_last, spec.cluster.storage.capacity
-    return save_seconds(saved_bytes(scene.plan), writers, kept, scene.tier, volume)
+    if scene.tier is not None:
+        tier = scene.tier.writing(storage.write_gb_s)
+        return save_seconds(size, writers, spec.checkpoints.keep_last, tier, storage.capacity)
+    return write_seconds(size, *writers, storage.write_gb_s * GB) if storage.write_gb_s else None
 
 
 def floors_of(scene: Scene) -> NodeFloors:
@@ -145,8 +148,10 @@ def quantity(size: int) -> str:
 
 def grace_seconds(scene: Scene) -> int:
     """Return the grace period of a pod: twice the time of a save, plus a minute."""
-    plan, rate = scene.plan, None
-    if scene.tier is not None:
+    plan = scene.plan
+    measured = plan.spec.cluster.storage.write_gb_s
+    rate = measured * GB if measured else None
+    if scene.tier is not None and rate is None:
         rate = file_system_bandwidth(scene.tier, capacity_bytes(plan, scene.tier))
     # The speed of an existing claim is unknown. Azure's smallest Lustre has 2 GB/s.
     seconds = ceil(2 * saved_bytes(plan) / (rate or 2e9)) + 60

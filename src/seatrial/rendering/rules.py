@@ -9,6 +9,7 @@ from posixpath import normpath
 from typing import Any
 
 from seatrial.catalog.node_types import Cloud
+from seatrial.catalog.storage import StorageKind
 from seatrial.codes.rendering import RenderCode
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
@@ -286,6 +287,13 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
     if tier is None:
         return
     name = scene.plan.machines.storage
+    if not tier.csi_driver and tier.kind is not StorageKind.DISK:
+        rule = f"profile {scene.plan.machines.profile} creates no volumes, so a run needs an "
+        rule += "existing PVC."
+        fix = "Create a PVC with the access mode ReadWriteMany, and set cluster.storage.claim to "
+        fix += "its name."
+        inspection.add(RenderCode.VOLUME, "cluster.storage.claim", rule, fix)
+        return
     if not tier.csi_driver:
         rule = f"{name} is a host-local directory, which pods cannot share."
         fix = "Use a tier with a CSI driver, or an existing PVC: cluster.storage.claim=NAME."

@@ -22,7 +22,7 @@ from seatrial.spec.pods import (
     ScratchSpec,
     TolerationSpec,
 )
-from seatrial.spec.scalars import ByteSize, Flag, PositiveInt
+from seatrial.spec.scalars import ByteSize, Flag, PositiveFloat, PositiveInt
 from seatrial.spec.secrets import shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -157,6 +157,10 @@ class StorageSpec(SpecModel):
     tier's."""
     reclaim_policy: ReclaimPolicy | None = added_later()
     """Whether that volume stays when its claim is deleted; defaults to `Retain`."""
+
+    write_gb_s: PositiveFloat | None = added_later()
+    """Measured write throughput of the volume, GB/s, with all nodes writing; defaults to the
+    tier's, and for an existing PVC to that of the profile's default tier."""
 
     @field_validator("mount", mode="before")
     @classmethod

@@ -61,12 +61,13 @@ def environment(container: Manifest) -> dict[str, Any]:
 def retargeted(name: str, profile_name: str, operator: Operator) -> Plan:
     """A recipe on the default machines and storage of another profile."""
     profile, found = CATALOG.profile(profile_name), recipe(name)
-    mount = found.spec.cluster.storage.mount
+    mount, tier = found.spec.cluster.storage.mount, CATALOG.storage(profile.default_storage)
+    volume = f"tier: {profile.default_storage}" if tier.csi_driver else "claim: shared"
     overrides = [
         f"cluster.profile={profile_name}",
         f"cluster.node_type={profile.default_node_type}",
         f"cluster.operator={operator}",
-        f"cluster.storage={{tier: {profile.default_storage}, mount: {mount}}}",
+        f"cluster.storage={{{volume}, mount: {mount}}}",
     ]
     if found.spec.cluster.fabric is not None and profile_name != found.spec.cluster.profile:
         overrides.append(f"cluster.fabric={CATALOG.node_type(profile.default_node_type).fabric}")

@@ -14,6 +14,7 @@ from tests.unit.rendering.scenes import (
     CATALOG,
     FIRST,
     Manifest,
+    environment,
     job,
     manifests,
     pod,
@@ -237,3 +238,55 @@ def test_rdma_as_another_user_than_root_is_a_warning() -> None:
     assert findings(RenderCode.RDMA_USER, "cluster.run_as_user=0") == []
     assert findings(RenderCode.RDMA_USER) == []
     assert findings(RenderCode.RDMA_USER, "cluster.run_as_user=1000", "cluster.fabric=none") == []
+
+
+ONPREM = ("cluster.profile=onprem", "cluster.node_type=onprem-8xh100")
+CLAIM = "cluster.storage={claim: shared}"
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_on_premises_the_spec_names_nodes_devices_and_volume(operator: str) -> None:
+    spec = pod(
+        *ONPREM,
+        CLAIM,
+        f"cluster.operator={operator}",
+        "cluster.fabric=roce",
+        "cluster.node_selector={nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}",
+        "cluster.resources={rdma/hca_shared_devices_a: 1}",
+        "cluster.env={NCCL_IB_GID_INDEX: '3'}",
+    )
+    (product,) = expressions(spec)
+    assert product["values"] == ["NVIDIA-H100-80GB-HBM3"]
+    wanted = container(spec)
+    assert wanted["resources"]["limits"]["rdma/hca_shared_devices_a"] == "1"
+    assert wanted["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert wanted["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+    assert environment(wanted)["NCCL_IB_GID_INDEX"] == "3"
+    assert volume(spec, "storage") == {"persistentVolumeClaim": {"claimName": "shared"}}
+
+
+@pytest.mark.parametrize("fabric", ["infiniband", "roce", "none"])
+def test_on_premises_there_are_three_fabrics(fabric: str) -> None:
+    plan = resolved(*ONPREM, CLAIM, f"cluster.fabric={fabric}")
+    assert not [f for f in render(plan, CATALOG).findings if f.severity is Severity.ERROR]
+
+
+def test_on_premises_a_claim_is_required() -> None:
+    with pytest.raises(FindingsError) as caught:
+        job(*ONPREM)
+    (finding,) = [each for each in caught.value.findings if each.severity is Severity.ERROR]
+    assert (finding.code, finding.where.field) == (RenderCode.VOLUME, "cluster.storage.claim")
+    assert "ReadWriteMany" in finding.fix
+
+
+def test_the_throughput_of_a_volume_sets_the_planned_time_of_a_save() -> None:
+    def seconds(*overrides: str) -> float | None:
+        planned = environment(container(pod(*overrides))).get("SEATRIAL_SAVE_SECONDS")
+        return float(planned) if planned else None
+
+    assert seconds(*ONPREM, CLAIM) is None
+    slow = seconds(*ONPREM, "cluster.storage={claim: shared, write_gb_s: 2}")
+    fast = seconds(*ONPREM, "cluster.storage={claim: shared, write_gb_s: 4}")
+    assert slow is not None
+    assert fast == pytest.approx(slow / 2, rel=0.01)
+    assert seconds("cluster.storage={write_gb_s: 2}") == pytest.approx(slow, rel=0.01)

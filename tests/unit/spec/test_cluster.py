@@ -137,7 +137,7 @@ def test_fields_that_are_not_set_are_in_no_digest() -> None:
     later = {"node_selector", "tolerations", "cpu_nodes", "labels", "annotations"}
     later |= {"resources", "shm", "scratch"}
     assert later.isdisjoint(written)
-    assert {"mount_options", "reclaim_policy"}.isdisjoint(written["storage"])
+    assert {"mount_options", "reclaim_policy", "write_gb_s"}.isdisjoint(written["storage"])
 
 
 def test_a_secret_does_not_hide_in_the_new_fields() -> None:

@@ -63,11 +63,13 @@ def namespace_of(situation: Situation) -> str:
 
 
 def of_the_type(situation: Situation) -> list[NodeFacts]:
-    """Return the nodes of the run's node type."""
+    """Return the nodes of the run's node type; without a label for it, the nodes with GPUs."""
     demand = demand_of(situation)
     label, wanted = demand.scene.profile.node_type_label, situation.plan.machines.node_type
     nodes = cluster_of(situation).nodes
-    return [n for n in nodes if not label or n.labels.get(label) == wanted]
+    if not label:
+        return [n for n in nodes if not demand.gpu or n.allocatable.get(demand.gpu)]
+    return [n for n in nodes if n.labels.get(label) == wanted]
 
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:

@@ -83,6 +83,8 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
     there = ", ".join(f"{count:,} {name}" for name, count in types.most_common()) or "none"
     what = "with GPUs " if demand.gpu else ""
     rule = f"no node has the label {label}={wanted}; nodes {what}in the cluster: {there}"
+    if not label:
+        rule = f"no node offers {demand.gpu or 'CPUs'}"
     growth = _growth(situation)
     if growth:
         yield situation.warning(
@@ -95,6 +97,8 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
         return
     rule += "."
     fix = f"Use {known[0]}, or add nodes." if known else "Add nodes of this type."
+    if not label and demand.gpu:
+        fix = f"Add nodes with GPUs, and install {_plugin(demand.gpu)} on them."
     by = [f"{FIELD}={known[0]}"] if known else []
     yield situation.error(SiteCode.NO_NODES, FIELD, rule, fix, wanted, proposed(*by))
 
