@@ -73,6 +73,11 @@ class StorageTier(Entry):
     price: StoragePrice | None = None
     """List price for capacity, if one is published."""
 
+    @property
+    def needs_claim(self) -> bool:
+        """True if a run must name an existing PVC: there is no driver, and no local directory."""
+        return not self.csi_driver and self.kind is not StorageKind.DISK
+
     def writing(self, gb_s: float | None) -> Self:
         """Return the tier with a measured write throughput; the same tier if there is none."""
         if gb_s is None:

@@ -205,7 +205,7 @@ def _batch(gpus: int, processes: int) -> str:
 def _volume(directory: str | None, profile: Profile, catalog: Catalog) -> list[str]:
     """Return the line with the directory on this host, or with a PVC that must exist."""
     if Operator.TORCHRUN not in profile.operators:
-        needs_claim = not catalog.storage(profile.default_storage).csi_driver
+        needs_claim = catalog.storage(profile.default_storage).needs_claim
         claim = "  storage: {claim: training}    # name of an existing PVC with ReadWriteMany"
         return [claim] if needs_claim else []
     if directory is None:

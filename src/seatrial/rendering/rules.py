@@ -9,7 +9,6 @@ from posixpath import normpath
 from typing import Any
 
 from seatrial.catalog.node_types import Cloud
-from seatrial.catalog.storage import StorageKind
 from seatrial.codes.rendering import RenderCode
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity, Where
@@ -287,7 +286,7 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
     if tier is None:
         return
     name = scene.plan.machines.storage
-    if not tier.csi_driver and tier.kind is not StorageKind.DISK:
+    if tier.needs_claim:
         rule = f"profile {scene.plan.machines.profile} creates no volumes, so a run needs an "
         rule += "existing PVC."
         fix = "Create a PVC with the access mode ReadWriteMany, and set cluster.storage.claim to "

@@ -155,7 +155,7 @@ def new_volume_words(plan: Plan, catalog: Catalog) -> str:
     if plan.machines.operator is Operator.TORCHRUN or storage.claim or storage.volume:
         return ""
     tier = catalog.storage(plan.machines.storage)
-    if not tier.csi_driver:
+    if tier.needs_claim:
         return ""
     size = capacity_bytes(plan, tier)
     price = usd_per_month(size, tier)

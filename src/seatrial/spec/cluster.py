@@ -153,14 +153,12 @@ class StorageSpec(SpecModel):
     """Absolute path where pods mount the volume; on a single host, the directory for runs."""
 
     mount_options: tuple[str, ...] | None = added_later()
-    """Mount options of the storage class or volume of `render --part admin`; defaults to the
-    tier's."""
+    """Mount options of the volume or storage class that you create; defaults to the tier's."""
     reclaim_policy: ReclaimPolicy | None = added_later()
     """Whether that volume stays when its claim is deleted; defaults to `Retain`."""
 
     write_gb_s: PositiveFloat | None = added_later()
-    """Measured write throughput of the volume, GB/s, with all nodes writing; defaults to the
-    tier's, and for an existing PVC to that of the profile's default tier."""
+    """Measured write throughput of the volume for all nodes together, GB/s; default: the tier's."""
 
     @field_validator("mount", mode="before")
     @classmethod
@@ -288,11 +286,9 @@ class ClusterSpec(SpecModel):
     cpu_nodes: CpuNodes | None = added_later()
     """The nodes for pods without GPUs; if not set, the profile selects them."""
     resources: Mapping[ExtraResource, PositiveInt] = added_later({})
-    """Extra resources of each training pod, such as `rdma/hca_shared_devices_a: 8`; the first one
-    with the domain of the fabric's resource, such as `rdma`, replaces it."""
+    """Extra resources per training pod, such as `rdma/hca: 8`, which replaces the fabric's own."""
     shm: ByteSize | None = added_later()
-    """Size of `/dev/shm` in training pods; defaults to 8 GiB per process, and at most a quarter of
-    the pod's memory."""
+    """Size of `/dev/shm` in training pods with its unit; defaults to 8 GiB per process."""
     scratch: ScratchSpec | None = added_later()
     """Local disk of the training pods; defaults to 50 GiB of the node's ephemeral storage."""
     labels: Mapping[FreeKey, LabelValue] = added_later({})

@@ -119,11 +119,9 @@ class ScratchSpec(SpecModel):
     size: ByteSize | None = None
     """Size with its unit, such as `500Gi`; defaults to 50 GiB."""
     host_path: str | None = Field(default=None, pattern=r"^/[^\s:]+$")
-    """Directory on the nodes, such as `/mnt/nvme`, which must exist and be writable by the
-    processes' user; needs a namespace with the Pod Security level `privileged`."""
+    """Directory on the nodes, such as `/mnt/nvme`, which must exist and be writable."""
     storage_class: str | None = None
-    """Storage class of a new volume per pod, which is deleted with the pod; if neither this nor
-    `host_path` is set, the node's ephemeral storage is used."""
+    """Storage class of a new volume for each pod, which is deleted with the pod."""
 
     @field_validator("host_path")
     @classmethod
