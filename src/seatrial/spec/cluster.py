@@ -288,7 +288,7 @@ class ClusterSpec(SpecModel):
     resources: Mapping[ExtraResource, PositiveInt] = added_later({})
     """Extra resources per training pod, such as `rdma/hca: 8`, which replaces the fabric's own."""
     shm: ByteSize | None = added_later()
-    """Size of `/dev/shm` in training pods with its unit; defaults to 8 GiB per process."""
+    """Size of `/dev/shm` for training, with its unit; defaults to 8 GiB per process."""
     scratch: ScratchSpec | None = added_later()
     """Local disk of the training pods; defaults to 50 GiB of the node's ephemeral storage."""
     labels: Mapping[FreeKey, LabelValue] = added_later({})

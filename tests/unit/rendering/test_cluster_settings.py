@@ -7,13 +7,13 @@ import pytest
 from seatrial.codes.rendering import RenderCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity
+from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import RUN_LABEL
 from seatrial.rendering.render import Part, render
 from tests.conftest import resolved
 from tests.unit.rendering.scenes import (
     CATALOG,
     FIRST,
-    Manifest,
     environment,
     job,
     manifests,
