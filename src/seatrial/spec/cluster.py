@@ -62,6 +62,7 @@ def _object_name(name: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Variable = Annotated[VariableName, AfterValidator(_public_variable)]
+MountOption = Annotated[str, Field(pattern=r"^[^\s,]+$")]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
@@ -152,7 +153,7 @@ class StorageSpec(SpecModel):
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
     """Absolute path where pods mount the volume; on a single host, the directory for runs."""
 
-    mount_options: tuple[str, ...] | None = added_later()
+    mount_options: tuple[MountOption, ...] | None = added_later()
     """Mount options of the volume or storage class that you create; defaults to the tier's."""
     reclaim_policy: ReclaimPolicy | None = added_later()
     """Whether that volume stays when its claim is deleted; defaults to `Retain`."""

@@ -61,6 +61,7 @@ _CLUSTER = {
     "image_pull_secret": "image_pull_secrets imagepullsecrets",
     "node_selector": "nodeselector node_labels node_affinity nodeaffinity affinity",
     "tolerations": "toleration taints",
+    "shm": "shm_size shmsize shared_memory",
     "labels": "pod_labels",
     "annotations": "pod_annotations",
 }

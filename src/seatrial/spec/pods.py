@@ -126,6 +126,9 @@ class ScratchSpec(SpecModel):
     @field_validator("host_path")
     @classmethod
     def _size_or_directory(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is not None and {".", ".."} & set(path.split("/")):
+            rule = f"{shown(path)} contains . or .., which Kubernetes rejects."
+            raise broken(rule, "Write the path without these parts.", SpecCode.TYPE)
         if path is not None and info.data.get("size") is not None:
             raise broken(
                 "Kubernetes does not limit the size of a host directory.",

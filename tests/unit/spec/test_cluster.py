@@ -65,6 +65,12 @@ from tests.conftest import loaded
             "cluster.scratch.host_path",
             "does not limit the size",
         ),
+        (("cluster.scratch={host_path: /mnt/../etc}",), "cluster.scratch.host_path", "rejects"),
+        (
+            ("cluster.storage={mount_options: ['noatime,flock']}",),
+            "cluster.storage.mount_options[0]",
+            "right format",
+        ),
         (("cluster.resources={memory: 4}",), "cluster.resources.memory", "from the node type"),
         (
             ("cluster.resources={nvidia.com/gpu: 4}",),

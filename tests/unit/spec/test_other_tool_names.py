@@ -52,6 +52,7 @@ def test_a_name_of_nothing_leads_nowhere() -> None:
         ("node_labels", "cluster.node_selector"),
         ("affinity", "cluster.node_selector"),
         ("taints", "cluster.tolerations"),
+        ("shm_size", "cluster.shm"),
         ("pod_labels", "cluster.labels"),
         ("podAnnotations", "annotations"),
     ],
