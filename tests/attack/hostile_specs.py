@@ -214,6 +214,7 @@ class Case:
             storage["tier"] = put("cluster.storage.tier", text)
             given = {"subnetId": text, "securityGroupIds": "s"}
             storage["parameters"] = put("cluster.storage.parameters", given, {})
+            storage["mount_options"] = put("cluster.storage.mount_options", [text])
         queue = put("cluster.queue", text, "q")
         if self.variant == 1:
             account = {"identity": put("cluster.identity", f"arn:{text}")}
@@ -251,6 +252,32 @@ class Case:
                 {"secret": "s", "mount": put("cluster.secrets.[].mount", f"/{text}", "/secret")},
             ],
             "preparation": {"image": put("cluster.preparation.image", f"{text}:1")},
+            **self.pods(),
+        }
+
+    def pods(self) -> dict[str, Any]:
+        """What clusters of one kind differ in."""
+        put, text = self.put, self.text
+
+        def nodes(path: str) -> dict[str, Any]:
+            toleration = {
+                "key": put(f"{path}.tolerations.[].key", text, "k"),
+                "value": put(f"{path}.tolerations.[].value", text, "v"),
+            }
+            selected = put(f"{path}.node_selector", {text: text})
+            return {"node_selector": selected, "tolerations": [toleration]}
+
+        if self.variant:
+            scratch = {"storage_class": put("cluster.scratch.storage_class", text)}
+        else:
+            scratch = {"host_path": put("cluster.scratch.host_path", f"/{text}")}
+        return {
+            **nodes("cluster"),
+            "cpu_nodes": nodes("cluster.cpu_nodes"),
+            "labels": put("cluster.labels", {text: text}),
+            "annotations": put("cluster.annotations", {"example.com/mark": text}),
+            "resources": put("cluster.resources", {f"example.com/{text}": 1}),
+            "scratch": scratch,
         }
 
 

@@ -323,6 +323,10 @@ SEEN: dict[str, Callable[[View, Case], Any]] = {
     "cluster.priority_class": lambda view, _: view.pod["spec"]["priorityClassName"],
     "cluster.service_account": lambda view, _: view.pod["spec"]["serviceAccountName"],
     "cluster.image_pull_secret": lambda view, _: view.pod["spec"]["imagePullSecrets"][0]["name"],
+    "cluster.labels": lambda view, case: {case.text: view.pod["metadata"]["labels"][case.text]},
+    "cluster.annotations": lambda view, _: {
+        "example.com/mark": view.pod["metadata"]["annotations"]["example.com/mark"]
+    },
     "cluster.identity": lambda view, _: view.objects["ServiceAccount"][0]["metadata"][
         "annotations"
     ]["eks.amazonaws.com/role-arn"],

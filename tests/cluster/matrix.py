@@ -7,18 +7,15 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from seatrial.errors import FindingsError
 from seatrial.planning.plan import Plan
-from seatrial.recipes.shipped import recipe
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.render import Part, render
-from seatrial.sdk.plan import load_plan
 from seatrial.spec.cluster import Operator
 from tests.cluster.definitions import ReleaseSet
-from tests.unit.rendering.scenes import CATALOG, every_combination
+from tests.unit.rendering.scenes import CATALOG, every_combination, retargeted
 
 VARIANTS: tuple[tuple[str, ...], ...] = (
     (),
@@ -30,6 +27,14 @@ VARIANTS: tuple[tuple[str, ...], ...] = (
     ("cluster.gang=coscheduling",),
     ("cluster.gang=volcano",),
     ("monitoring.prometheus.pod_monitor={labels: {release: prometheus}}",),
+    (
+        *("cluster.labels={team: nlp}", "cluster.annotations={example.com/cost: '7'}"),
+        *("cluster.node_selector={pool: gold}", "cluster.shm=100Gi"),
+        "cluster.tolerations=[{key: team, value: nlp, effect: NoSchedule}, {key: spot}]",
+        "cluster.cpu_nodes={node_selector: {pool: cpu}, tolerations: [{key: pool}]}",
+        *("cluster.resources={example.com/nic: 8}", "cluster.scratch={storage_class: nvme}"),
+    ),
+    ("cluster.scratch={host_path: /mnt/nvme}",),
 )
 """What changes the shape of objects, on top of every combination."""
 OTHER_NODE_TYPES = {
@@ -79,7 +84,7 @@ def rendered(releases: ReleaseSet, operators: frozenset[Operator], *, whole: boo
         for variant in (*VARIANTS, *others):
             origin = f"{name} on {profile} by {operator} with {' '.join(variant) or 'defaults'}"
             try:
-                plan = _of_release(_plan(name, profile, operator, variant), releases)
+                plan = _of_release(retargeted(name, profile, operator, variant), releases)
                 for attempt in ATTEMPTS:
                     made.add(origin, list(_manifests(plan, attempt, whole=whole)))
             except FindingsError as error:
@@ -104,20 +109,3 @@ def _of_release(plan: Plan, releases: ReleaseSet) -> Plan:
     version = versions.get(plan.machines.operator)
     cluster = plan.spec.cluster.model_copy(update={"operator_version": version})
     return replace(plan, spec=plan.spec.model_copy(update={"cluster": cluster}))
-
-
-@cache
-def _plan(name: str, profile_name: str, operator: Operator, more: tuple[str, ...]) -> Plan:
-    """A recipe on the default machines and storage of a profile."""
-    profile, found = CATALOG.profile(profile_name), recipe(name)
-    mount = found.spec.cluster.storage.mount
-    overrides = [
-        f"cluster.profile={profile_name}",
-        f"cluster.node_type={profile.default_node_type}",
-        f"cluster.operator={operator}",
-        f"cluster.storage={{tier: {profile.default_storage}, mount: {mount}}}",
-        *more,
-    ]
-    if found.spec.cluster.fabric is not None and profile_name != found.spec.cluster.profile:
-        overrides.append(f"cluster.fabric={CATALOG.node_type(profile.default_node_type).fabric}")
-    return load_plan(found.path, overrides, CATALOG)[1]

@@ -207,7 +207,10 @@ class Catalog:
         if kind is Kind.PROFILES:
             word = name.lower().replace("_", "-")
             cloud = next((cloud for cloud, words in _CLOUD_WORDS.items() if word in words), None)
-            return [each for each, raw in entries.items() if raw.facts.get("cloud") == cloud]
+            found = {each: raw for each, raw in entries.items() if raw.facts.get("cloud") == cloud}
+            # Machines on premises have their own profiles.
+            hosts = [each for each, raw in found.items() if "torchrun" in raw.facts["operators"]]
+            return hosts or list(found)
         return of_size(name, entries) if kind is Kind.MODELS else []
 
     def _machines_with(self, accelerator: str) -> list[str]:

@@ -106,6 +106,8 @@ class NodeType(Entry):
     """Main memory per node, GiB."""
     fabric: str
     """Network between nodes, by its name in the catalog; `none` for plain Ethernet."""
+    other_fabrics: tuple[str, ...] = ()
+    """Other networks that nodes of this type can have instead, by their names in the catalog."""
     nics: NonNegativeInt
     """Network interfaces that the fabric uses."""
     network_gbit_s: NonNegativeFloat
@@ -149,6 +151,8 @@ class NodeType(Entry):
         if self.accelerator:
             yield ("accelerator",), Kind.ACCELERATORS, self.accelerator
         yield ("fabric",), Kind.FABRICS, self.fabric
+        for name in self.other_fabrics:
+            yield ("other_fabrics",), Kind.FABRICS, name
 
 
 HOST = "local"

@@ -3,6 +3,7 @@
 """Storage tiers: how bandwidth scales with capacity, and how to request a volume."""
 
 from enum import StrEnum
+from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -71,3 +72,14 @@ class StorageTier(Entry):
     """Annotations that pods need to mount the volume."""
     price: StoragePrice | None = None
     """List price for capacity, if one is published."""
+
+    @property
+    def needs_claim(self) -> bool:
+        """True if a run must name an existing PVC: there is no driver, and no local directory."""
+        return not self.csi_driver and self.kind is not StorageKind.DISK
+
+    def writing(self, gb_s: float | None) -> Self:
+        """Return the tier with a measured write throughput; the same tier if there is none."""
+        if gb_s is None:
+            return self
+        return self.model_copy(update={"mb_s_per_tib": None, "max_gb_s": gb_s})

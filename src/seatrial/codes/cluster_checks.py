@@ -43,7 +43,7 @@ class SiteCode(StrEnum):
     NO_DEVICES = "ST-NODES-005"
     """The nodes do not advertise their GPUs."""
     NO_FABRIC = "ST-NODES-006"
-    """The nodes do not advertise their network devices."""
+    """The nodes do not advertise their network devices, or another resource of the spec."""
     SMALL_NODES = "ST-NODES-007"
     """The nodes have less allocatable capacity than a pod requests."""
     UNFIT_NODES = "ST-NODES-008"

@@ -87,7 +87,8 @@ def report_unknown_gpu(report: FindingReport, name: str) -> None:
 
 def check_fabric(report: FindingReport, fabric: str, node_name: str, node: NodeType) -> None:
     """Check that the nodes have the network."""
-    fitting = dict.fromkeys((node.fabric, *_VARIANTS.get(node.fabric, ()), "none"))
+    variants = _VARIANTS.get(node.fabric, ())
+    fitting = dict.fromkeys((node.fabric, *variants, *node.other_fabrics, "none"))
     if fabric not in fitting:
         report.error(
             PlanCode.FABRIC,

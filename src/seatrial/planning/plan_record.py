@@ -75,6 +75,7 @@ UNUSED: Mapping[str, Any] = {
     "price": True,
     # Facts for manifests only. Plans that were stored before the catalog had them stay valid.
     "topology": True,
+    "other_fabrics": True,
     "cpu_node_labels": True,
     "cpu_tolerations": True,
     "auto_resume_namespaces": True,

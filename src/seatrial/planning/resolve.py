@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.models import ModelPreset
-from seatrial.catalog.node_types import HOST, Cloud, NodeType, detected_gpus, host_name
+from seatrial.catalog.node_types import HOST, NodeType, detected_gpus, host_name
 from seatrial.catalog.profiles import Profile
 from seatrial.codes.planning import PlanCode
 from seatrial.errors import FindingsError, NotInCatalogError
@@ -155,7 +155,7 @@ class _Resolution:
         # On this host, an image is used only in a container.
         default = (
             ""
-            if profile.cloud is Cloud.LOCAL and not cluster.container
+            if Operator.TORCHRUN in profile.operators and not cluster.container
             else profile.images.get(engine, "")
         )
         image = self.chosen("cluster.image", cluster.image, default)

@@ -106,7 +106,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
         "",
         *_cluster(wishes, node_name, node.gpus, per_node),
-        *_volume(wishes.volume, profile),
+        *_volume(wishes.volume, profile, catalog),
         *_access(wishes, preset, profile),
     ]
     if preset.engine != DEFAULT_ENGINE:
@@ -202,9 +202,13 @@ def _batch(gpus: int, processes: int) -> str:
     return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; small without GPUs"
 
 
-def _volume(directory: str | None, profile: Profile) -> list[str]:
-    """Return the line with the directory for data and checkpoints on this host."""
-    if directory is None or Operator.TORCHRUN not in profile.operators:
+def _volume(directory: str | None, profile: Profile, catalog: Catalog) -> list[str]:
+    """Return the line with the directory on this host, or with a PVC that must exist."""
+    if Operator.TORCHRUN not in profile.operators:
+        needs_claim = catalog.storage(profile.default_storage).needs_claim
+        claim = "  storage: {claim: training}    # name of an existing PVC with ReadWriteMany"
+        return [claim] if needs_claim else []
+    if directory is None:
         return []
     return [f"  storage: {{mount: {_scalar(directory)}}}    # data, checkpoints"]
 

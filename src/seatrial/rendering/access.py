@@ -39,7 +39,8 @@ def service_account(scene: Scene) -> Manifest:
     if identity is None:
         raise ValueError("the spec names no identity")
     account = metadata(scene.plan, Component.ACCESS)
-    account["annotations"] = {IDENTITY_ANNOTATIONS[scene.profile.cloud]: identity}
+    own = {IDENTITY_ANNOTATIONS[scene.profile.cloud]: identity}
+    account["annotations"] = account.get("annotations", {}) | own
     return manifest("v1", "ServiceAccount", account, automountServiceAccountToken=False)
 
 

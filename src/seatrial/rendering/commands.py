@@ -8,7 +8,13 @@ from seatrial.engines.registry import ENGINES
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, SITE, reduces_in_switches
 from seatrial.rendering.expansion import Argument, Command, Option, Reference
-from seatrial.rendering.resources import floors_of, grace_seconds, saved_bytes, shared_memory_gib
+from seatrial.rendering.resources import (
+    GIB,
+    floors_of,
+    grace_seconds,
+    saved_bytes,
+    shared_memory_bytes,
+)
 from seatrial.rendering.volumes import LOCK
 from seatrial.spec.cluster import Operator
 
@@ -118,7 +124,7 @@ def preflight_command(scene: Scene, meeting: PodRendezvous | None) -> Command:
     machines = scene.plan.machines
     options: dict[str, Option] = {
         "gpus": 0 if scene.on_cpu else machines.processes_per_node,
-        "shared-memory-gib": shared_memory_gib(scene),
+        "shared-memory-gib": shared_memory_bytes(scene) // GIB,
         "mount": scene.plan.spec.cluster.storage.mount,
         "directory": scene.home,
         "free-bytes": saved_bytes(scene.plan),

@@ -13,11 +13,11 @@ from seatrial.hashing import digest
 from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import SCRATCH, identity, plain, with_secrets
 from seatrial.rendering.expansion import Command, Option
-from seatrial.rendering.manifest import Manifest, manifest
-from seatrial.rendering.names import Component, labels, metadata, spec_digest
-from seatrial.rendering.pod import account_parts, identity_labels
+from seatrial.rendering.manifest import Manifest, manifest, without_empty
+from seatrial.rendering.names import Component, metadata, spec_digest
+from seatrial.rendering.pod import account_parts, cpu_pod_metadata
 from seatrial.rendering.resources import quantity, small_resources
-from seatrial.rendering.scheduling import queue_labels
+from seatrial.rendering.scheduling import cpu_affinity, cpu_tolerations, queue_labels
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.spec_config import (
     DATA_PART,
@@ -54,7 +54,7 @@ def jobs(scene: Scene) -> list[Manifest]:
     spec = spec_digest(scene.plan.spec)
     for job in made:
         inputs = digest({"spec": spec, "job": job["spec"]})
-        job["metadata"] |= {"annotations": {INPUTS: inputs}}
+        job["metadata"]["annotations"] = job["metadata"].get("annotations", {}) | {INPUTS: inputs}
     return made
 
 
@@ -70,7 +70,7 @@ def indexed_job(scene: Scene) -> Manifest:
     return manifest(
         "batch/v1",
         "Job",
-        _metadata(scene),
+        _metadata(scene, TASKS),
         spec={
             "completionMode": "Indexed",
             "completions": pods.pods,
@@ -119,7 +119,7 @@ def _step(scene: Scene, part: str, options: dict[str, Option]) -> Manifest:
     return manifest(
         "batch/v1",
         "Job",
-        metadata(scene.plan, Component.DATA, part),
+        _metadata(scene, part),
         spec={
             "backoffLimit": TRIES,
             "podFailurePolicy": {
@@ -147,7 +147,7 @@ def ray_job(scene: Scene) -> Manifest:
     return manifest(
         "ray.io/v1",
         "RayJob",
-        _metadata(scene),
+        _metadata(scene, TASKS),
         spec={
             "entrypoint": shlex.join(_prepare_command({"driver": "ray"}).on_host()),
             # Finished tasks are kept on the volume, so a retry continues from there.
@@ -182,8 +182,8 @@ def _prepare_command(options: dict[str, Option]) -> Command:
     return Command(module="seatrial", words=words, options=options)
 
 
-def _metadata(scene: Scene) -> Manifest:
-    head = metadata(scene.plan, Component.DATA, TASKS)
+def _metadata(scene: Scene, part: str) -> Manifest:
+    head = metadata(scene.plan, Component.DATA, part)
     head["labels"] = head["labels"] | queue_labels(scene)
     return head
 
@@ -209,14 +209,13 @@ def _pod(scene: Scene, command: Command | None, resources: Manifest) -> Manifest
         "securityContext": container_security(),
         "volumeMounts": [mount.mount for mount in mounts],
     }
-    annotations = scene.tier.pod_annotations if scene.tier else {}
     return {
-        "metadata": {
-            "labels": labels(scene.plan, Component.DATA) | identity_labels(scene),
-            **({"annotations": dict(annotations)} if annotations else {}),
-        },
+        "metadata": cpu_pod_metadata(scene, Component.DATA),
         "spec": {
             **account_parts(scene),
+            **without_empty({"priorityClassName": scene.plan.spec.cluster.priority_class}),
+            "affinity": cpu_affinity(scene),
+            **without_empty({"tolerations": cpu_tolerations(scene)}),
             "enableServiceLinks": False,
             # The same user as training, because both write into the run's directory.
             "securityContext": pod_security(user_of(scene)),

@@ -143,10 +143,11 @@ def _docker_or_podman(
 ) -> tuple[str, ...]:
     """Return the start of a docker or podman command, up to the image."""
     runtime = Container(scene.plan.spec.cluster.container or Container.DOCKER)
-    shared = SHARED_MEMORY_GIB * scene.plan.machines.processes_per_node
+    chosen, processes = scene.plan.spec.cluster.shm, scene.plan.machines.processes_per_node
+    shared = f"{SHARED_MEMORY_GIB * processes}g" if chosen is None else f"{chosen}b"
     words = [runtime, "run", "--rm", "--interactive", f"--name={container_name(scene)}"]
     # The rendezvous listens on this host's loopback interface, as it does without a container.
-    words += ["--network=host", f"--shm-size={shared}g", f"--user={host.user}:{host.group}"]
+    words += ["--network=host", f"--shm-size={shared}", f"--user={host.user}:{host.group}"]
     words += ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--entrypoint=", "--workdir=/"]
     if host.user == 0:
         # Root outside a container can write to directories of other users.

@@ -54,8 +54,9 @@ def selector(plan: Plan, component: Component) -> dict[str, str]:
 
 
 def labels(plan: Plan, component: Component) -> dict[str, str]:
-    """Return the labels of an object of the run."""
+    """Return the labels of an object of the run, including the spec's."""
     return {
+        **plan.spec.cluster.labels,
         "app.kubernetes.io/name": "seatrial",
         "app.kubernetes.io/instance": plan.spec.name,
         MANAGED_BY_LABEL: MANAGED_BY,
@@ -81,8 +82,8 @@ def digest_labels(plan: Plan) -> dict[str, str]:
 
 
 def annotations(plan: Plan, attempt: Attempt) -> dict[str, str]:
-    """Return the version and the full digests of spec, plan and code."""
-    return without_empty(
+    """Return the spec's annotations, the version and the full digests of spec, plan and code."""
+    return dict(plan.spec.cluster.annotations) | without_empty(
         {
             "seatrial.dev/version": VERSION,
             "seatrial.dev/spec-digest": spec_digest(plan.spec),
@@ -98,6 +99,7 @@ def metadata(plan: Plan, component: Component, part: str = "") -> Manifest:
         "name": object_name(plan, part),
         "namespace": plan.spec.cluster.namespace,
         "labels": labels(plan, component),
+        **without_empty({"annotations": dict(plan.spec.cluster.annotations)}),
     }
 
 

@@ -79,6 +79,14 @@ def pod_labels(scene: Scene) -> dict[str, str]:
     return found | identity_labels(scene)
 
 
+def cpu_pod_metadata(scene: Scene, component: Component) -> Manifest:
+    """Return labels and annotations of a pod that needs no GPU."""
+    notes = dict(scene.plan.spec.cluster.annotations)
+    notes |= scene.tier.pod_annotations if scene.tier else {}
+    found = labels(scene.plan, component) | identity_labels(scene)
+    return {"labels": found, **without_empty({"annotations": notes})}
+
+
 def identity_labels(scene: Scene) -> dict[str, str]:
     """Return the label that makes Azure inject the service account's identity."""
     cluster = scene.plan.spec.cluster

@@ -14,6 +14,7 @@ from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, metadata
 from seatrial.rendering.pod import account_parts, install_containers
 from seatrial.rendering.resources import small_resources
+from seatrial.rendering.scheduling import cpu_affinity, cpu_tolerations
 from seatrial.rendering.security import container_security, pod_security, user_of
 from seatrial.rendering.spec_config import catalog_environment, spec_mount
 from seatrial.rendering.volumes import lock_mount, scratch_mount, site_mount, storage_mount
@@ -90,6 +91,9 @@ def reader_pod(scene: Scene, command: VolumeCommand, number: str) -> Manifest:
         metadata(scene.plan, Component.DATA, reader_part(number)),
         spec={
             **account_parts(scene),
+            # The training image may be for another architecture than the nodes without GPUs.
+            **({} if in_engine else {"affinity": cpu_affinity(scene)}),
+            **without_empty({"tolerations": cpu_tolerations(scene)}),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": LONGEST_SECONDS,
             "enableServiceLinks": False,

@@ -145,8 +145,7 @@ def admin_manifests(scene: Scene) -> list[Manifest]:
     if scene.tier is not None and plan.spec.cluster.storage.volume is not None:
         made.append(storage.static_volume(plan, scene.tier))
     elif scene.tier is not None:
-        parameters = dict(plan.spec.cluster.storage.parameters)
-        made.append(storage.storage_class(scene.tier, parameters))
+        made.append(storage.storage_class(plan, scene.tier))
     return [*made, access.launcher_role(plan), access.observer_role()]
 
 

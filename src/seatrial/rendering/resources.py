@@ -9,11 +9,13 @@ from seatrial.planning.node_floors import NodeFloors, node_floors
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.save_budget import save_seconds
 from seatrial.planning.saving.size import (
+    GB,
     checkpoint_bytes,
     file_system_bandwidth,
     kept_checkpoints,
     node_bandwidth,
     volume_bytes,
+    write_seconds,
 )
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest
@@ -48,9 +50,23 @@ def training_resources(scene: Scene) -> Manifest:
     processes = scene.plan.machines.processes_per_node
     if scene.profile.gpu_resource and not scene.on_cpu:
         wanted[scene.profile.gpu_resource] = str(processes)
-    if scene.fabric_devices and scene.node.fabric_resource:
-        wanted[scene.node.fabric_resource] = str(scene.fabric_devices)
+    fabric, extra = fabric_resource(scene), scene.plan.spec.cluster.resources
+    if scene.fabric_devices and fabric:
+        wanted[fabric] = str(scene.fabric_devices)
+    wanted |= {name: str(count) for name, count in extra.items()}
     return {"requests": wanted, "limits": dict(wanted)}
+
+
+def fabric_resource(scene: Scene) -> str:
+    """Return the resource name of the fabric's devices; empty if pods request none.
+
+    Administrators choose the name. The spec's extra resource of the same domain replaces the name
+    in the catalog.
+    """
+    usual = scene.node.fabric_resource
+    domain = usual.partition("/")[0] or "rdma"
+    extra = scene.plan.spec.cluster.resources
+    return next((name for name in extra if name.partition("/")[0] == domain), usual)
 
 
 def memory_gib(scene: Scene) -> int:
@@ -58,10 +74,16 @@ def memory_gib(scene: Scene) -> int:
     return max(1, floor(scene.node.memory_gib * MEMORY_SHARE * scene.share_of_node))
 
 
-def shared_memory_gib(scene: Scene) -> int:
-    """Return the shared memory of a training pod. It counts as memory: at most a quarter of it."""
+def shared_memory_bytes(scene: Scene) -> int:
+    """Return the shared memory of a training pod, which counts as memory.
+
+    By default, at most a quarter of the memory.
+    """
+    chosen = scene.plan.spec.cluster.shm
+    if chosen is not None:
+        return chosen
     wanted = SHARED_MEMORY_GIB * scene.plan.machines.processes_per_node
-    return max(1, min(wanted, memory_gib(scene) // 4))
+    return max(1, min(wanted, memory_gib(scene) // 4)) * GIB
 
 
 def small_resources(cpu: str, memory: str) -> Manifest:
@@ -74,13 +96,14 @@ def saved_bytes(plan: Plan) -> int:
 
 
 def planned_save_seconds(scene: Scene) -> float | None:
-    """Return the time of one save as `seatrial plan` shows it; None if the tier is unknown."""
-    if scene.tier is None:
-        return None
+    """Return the time of one save as `seatrial plan` shows it; None if it is unknown."""
     spec = scene.plan.spec
+    size, storage = saved_bytes(scene.plan), spec.cluster.storage
     writers = (scene.plan.machines.nodes, node_bandwidth(scene.node))
-    kept, volume = spec.checkpoints.keep_last, spec.cluster.storage.capacity
-    return save_seconds(saved_bytes(scene.plan), writers, kept, scene.tier, volume)
+    if scene.tier is not None:
+        tier = scene.tier.writing(storage.write_gb_s)
+        return save_seconds(size, writers, spec.checkpoints.keep_last, tier, storage.capacity)
+    return write_seconds(size, *writers, storage.write_gb_s * GB) if storage.write_gb_s else None
 
 
 def floors_of(scene: Scene) -> NodeFloors:
@@ -125,8 +148,10 @@ def quantity(size: int) -> str:
 
 def grace_seconds(scene: Scene) -> int:
     """Return the grace period of a pod: twice the time of a save, plus a minute."""
-    plan, rate = scene.plan, None
-    if scene.tier is not None:
+    plan = scene.plan
+    measured = plan.spec.cluster.storage.write_gb_s
+    rate = measured * GB if measured else None
+    if scene.tier is not None and rate is None:
         rate = file_system_bandwidth(scene.tier, capacity_bytes(plan, scene.tier))
     # The speed of an existing claim is unknown. Azure's smallest Lustre has 2 GB/s.
     seconds = ceil(2 * saved_bytes(plan) / (rate or 2e9)) + 60

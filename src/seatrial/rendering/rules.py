@@ -19,6 +19,9 @@ from seatrial.rendering.environment import forbidding, is_reserved
 from seatrial.rendering.expansion import PYTHON
 from seatrial.rendering.gang import is_open
 from seatrial.rendering.manifest import Manifest
+from seatrial.rendering.pod import identity_labels
+from seatrial.rendering.scheduling import profile_labels
+from seatrial.rendering.security import user_of
 from seatrial.rendering.train_job import KNOWN_VERSIONS, TrainerApi, trainer_api
 from seatrial.rendering.volumes import LOCK_CONFIG, training_mounts
 from seatrial.secrets.redaction import looks_secret
@@ -79,6 +82,7 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     """Apply every rule, in the order of the spec."""
     inspection = RenderInspection(place)
     _check_operator(scene, inspection)
+    _check_taken(scene, inspection)
     _check_fabric(scene, inspection)
     _check_environment(scene, inspection)
     _check_secret_variables(scene, inspection)
@@ -86,6 +90,8 @@ def scene_findings(scene: Scene, place: Place) -> list[Finding]:
     _check_locations(scene, inspection)
     _check_image(scene, inspection)
     _check_identity(scene, inspection)
+    _check_scratch(scene, inspection)
+    _check_user(scene, inspection)
     _check_mounts(scene, inspection)
     return inspection.findings
 
@@ -191,6 +197,56 @@ def _check_operator(scene: Scene, inspection: RenderInspection) -> None:
         )
 
 
+def _check_taken(scene: Scene, inspection: RenderInspection) -> None:
+    """Reject labels and annotations of the spec that contradict the profile, fabric or storage."""
+    cluster, profile = scene.plan.spec.cluster, scene.plan.machines.profile
+    set_already = {
+        "labels": (identity_labels(scene), "the cloud's workload identity needs"),
+        "annotations": (
+            scene.fabric.annotations | (scene.tier.pod_annotations if scene.tier else {}),
+            "the fabric or the storage tier sets",
+        ),
+        "node_selector": (profile_labels(scene), f"profile {profile} requires"),
+    }
+    for name, (theirs, who) in set_already.items():
+        for key, value in getattr(cluster, name).items():
+            if theirs.get(key, value) == value:
+                continue
+            fix = "Remove the line."
+            if key == scene.profile.node_type_label:
+                fix = "Remove the line, and set cluster.node_type."
+            rule = f"{who} {key}={theirs[key]}, so it cannot have a different value."
+            inspection.add(RenderCode.TAKEN, f"cluster.{name}.{key}", rule, fix, value)
+    gpu = scene.profile.gpu_resource
+    if gpu in cluster.resources:
+        rule = f"Seatrial requests {gpu} for each process of a pod."
+        fix = "Remove the line, and set cluster.processes_per_node."
+        value = cluster.resources[gpu]
+        inspection.add(RenderCode.TAKEN, f"cluster.resources.{gpu}", rule, fix, value)
+
+
+def _check_scratch(scene: Scene, inspection: RenderInspection) -> None:
+    scratch = scene.plan.spec.cluster.scratch
+    if scratch is not None and scratch.host_path is not None:
+        rule = f"pods mount {scratch.host_path} of the node, which the Pod Security levels baseline"
+        rule += " and restricted forbid."
+        fix = "Use a namespace with the level privileged, or set cluster.scratch.storage_class."
+        where, path = "cluster.scratch.host_path", scratch.host_path
+        inspection.add(RenderCode.HOST_PATH, where, rule, fix, path, Severity.NOTE)
+
+
+def _check_user(scene: Scene, inspection: RenderInspection) -> None:
+    """Warn about RDMA without the right to lock memory."""
+    user, fabric = user_of(scene), scene.plan.machines.fabric
+    if user and scene.fabric.rdma and scene.plan.machines.nodes > 1:
+        rule = f"{fabric} locks memory, but Kubernetes grants the capability IPC_LOCK only to root:"
+        rule += f" as user {user}, NCCL fails unless the nodes set no limit on locked memory."
+        fix = "Remove the line to run as root, or ask an administrator to set LimitMEMLOCK=infinity"
+        fix += " for the container runtime."
+        where = "cluster.run_as_user"
+        inspection.add(RenderCode.RDMA_USER, where, rule, fix, user, Severity.WARNING)
+
+
 def _check_fabric(scene: Scene, inspection: RenderInspection) -> None:
     if scene.fabric.daemon is not None and scene.share_of_node < 1:
         name, gpus = scene.plan.machines.fabric, scene.node.gpus
@@ -230,6 +286,13 @@ def _check_storage(scene: Scene, inspection: RenderInspection) -> None:
     if tier is None:
         return
     name = scene.plan.machines.storage
+    if tier.needs_claim:
+        rule = f"profile {scene.plan.machines.profile} creates no volumes, so a run needs an "
+        rule += "existing PVC."
+        fix = "Create a PVC with the access mode ReadWriteMany, and set cluster.storage.claim to "
+        fix += "its name."
+        inspection.add(RenderCode.VOLUME, "cluster.storage.claim", rule, fix)
+        return
     if not tier.csi_driver:
         rule = f"{name} is a host-local directory, which pods cannot share."
         fix = "Use a tier with a CSI driver, or an existing PVC: cluster.storage.claim=NAME."

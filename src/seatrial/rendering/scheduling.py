@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scheduling: node affinity, tolerations, spread, queue and topology."""
 
+from collections.abc import Mapping
+
 from seatrial.catalog.profiles import Toleration
 from seatrial.rendering.context import Scene
 from seatrial.rendering.manifest import Manifest, without_empty
 from seatrial.rendering.names import Component, selector
 from seatrial.spec.cluster import Operator
+from seatrial.spec.pods import CpuNodes, TolerationSpec
 
 HOSTNAME = "kubernetes.io/hostname"
 ARCHITECTURE = "kubernetes.io/arch"
@@ -64,24 +67,52 @@ def node_affinity(scene: Scene) -> Manifest:
         {"key": "metadata.name", "operator": "NotIn", "values": [name]}
         for name in scene.attempt.excluded_nodes
     ]
-    wanted = dict(scene.profile.node_labels)
-    if scene.profile.node_type_label:
-        wanted = {scene.profile.node_type_label: scene.plan.machines.node_type} | wanted
-    kind = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.items()]
-    term = without_empty({"matchExpressions": kind, "matchFields": excluded})
+    wanted = profile_labels(scene) | dict(scene.plan.spec.cluster.node_selector)
+    term = without_empty({"matchExpressions": _having(wanted), "matchFields": excluded})
     if not term:
         return {}
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
 
 
+def profile_labels(scene: Scene) -> dict[str, str]:
+    """Return the labels that the profile requires of training nodes, with the node type's."""
+    label = scene.profile.node_type_label
+    kind = {label: scene.plan.machines.node_type} if label else {}
+    return kind | scene.profile.node_labels
+
+
+def _having(labels: Mapping[str, str]) -> list[Manifest]:
+    return [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
+
+
 def tolerations(scene: Scene) -> list[Manifest]:
-    """Return the tolerations for the taints of GPU nodes."""
-    return [_toleration(each) for each in scene.profile.tolerations]
+    """Return the tolerations for the taints of training nodes."""
+    return [_toleration(each) for each in tolerated(scene)]
+
+
+def tolerated(scene: Scene) -> list[Toleration]:
+    """Return the profile's and the spec's tolerations of training pods."""
+    own = map(_from_spec, scene.plan.spec.cluster.tolerations)
+    return [*scene.profile.tolerations, *own]
 
 
 def cpu_tolerations(scene: Scene) -> list[Manifest]:
     """Return the tolerations of pods that need no GPU."""
-    return [_toleration(each) for each in scene.profile.cpu_tolerations]
+    own = map(_from_spec, _cpu_nodes(scene).tolerations)
+    return [_toleration(each) for each in (*scene.profile.cpu_tolerations, *own)]
+
+
+def _cpu_nodes(scene: Scene) -> CpuNodes:
+    return scene.plan.spec.cluster.cpu_nodes or CpuNodes()
+
+
+def _from_spec(given: TolerationSpec) -> Toleration:
+    return Toleration(
+        key=given.key,
+        operator=given.comparison,
+        value=given.value or "",
+        effect=given.effect or "",
+    )
 
 
 def _toleration(toleration: Toleration) -> Manifest:
@@ -101,9 +132,10 @@ def cpu_affinity(scene: Scene) -> Manifest:
     The images for such pods are for x86.
     """
     wanted = {ARCHITECTURE: "amd64"} | scene.profile.cpu_node_labels
-    terms = [{"key": key, "operator": "In", "values": [value]} for key, value in wanted.items()]
+    wanted |= _cpu_nodes(scene).node_selector
+    terms = _having(wanted)
     label, gpu_types = scene.profile.node_type_label, list(scene.gpu_node_types)
-    if label and gpu_types:
+    if label and label not in wanted and gpu_types:
         terms.append({"key": label, "operator": "NotIn", "values": gpu_types})
     required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -8,6 +8,7 @@ from seatrial.planning.plan import Plan
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
 from seatrial.rendering.names import Component, labels, metadata, shared_labels
 from seatrial.rendering.resources import capacity_bytes, quantity
+from seatrial.spec.cluster import ReclaimPolicy
 
 SHARED = ["ReadWriteMany"]
 """All pods of a run read and write the volume."""
@@ -40,14 +41,18 @@ def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
     return manifest(
         "v1",
         "PersistentVolume",
-        {"name": volume_name(plan), "labels": labels(plan, Component.STORAGE)},
+        {
+            "name": volume_name(plan),
+            "labels": labels(plan, Component.STORAGE),
+            **without_empty({"annotations": dict(plan.spec.cluster.annotations)}),
+        },
         spec={
             "capacity": {"storage": quantity(capacity_bytes(plan, tier))},
             "accessModes": SHARED,
-            "persistentVolumeReclaimPolicy": "Retain",
+            "persistentVolumeReclaimPolicy": _reclaim_policy(plan),
             # Must be empty here too, otherwise the claim does not bind.
             "storageClassName": "",
-            **without_empty({"mountOptions": list(tier.mount_options)}),
+            **without_empty({"mountOptions": _mount_options(plan, tier)}),
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -63,20 +68,29 @@ def static_volume(plan: Plan, tier: StorageTier) -> Manifest:
     )
 
 
-def storage_class(tier: StorageTier, parameters: dict[str, str]) -> Manifest:
+def _mount_options(plan: Plan, tier: StorageTier) -> list[str]:
+    chosen = plan.spec.cluster.storage.mount_options
+    return list(tier.mount_options if chosen is None else chosen)
+
+
+def _reclaim_policy(plan: Plan) -> str:
+    return str(plan.spec.cluster.storage.reclaim_policy or ReclaimPolicy.RETAIN)
+
+
+def storage_class(plan: Plan, tier: StorageTier) -> Manifest:
     """Return the class from which a driver creates new volumes.
 
-    Volumes stay when their claim is deleted. The charts of these clouds delete them, including the
-    checkpoints.
+    By default, volumes stay when their claim is deleted. The charts of these clouds delete them,
+    including the checkpoints.
     """
     return manifest(
         "storage.k8s.io/v1",
         "StorageClass",
         {"name": tier.storage_class, "labels": shared_labels(Component.STORAGE)},
         provisioner=tier.csi_driver,
-        parameters={**tier.storage_class_parameters, **parameters},
-        mountOptions=list(tier.mount_options),
-        reclaimPolicy="Retain",
+        parameters=tier.storage_class_parameters | dict(plan.spec.cluster.storage.parameters),
+        mountOptions=_mount_options(plan, tier),
+        reclaimPolicy=_reclaim_policy(plan),
         volumeBindingMode="Immediate",
         allowVolumeExpansion=True,
     )

@@ -6,8 +6,8 @@ from seatrial.rendering.context import Scene
 from seatrial.rendering.environment import plain
 from seatrial.rendering.expansion import Command
 from seatrial.rendering.manifest import Manifest, manifest, without_empty
-from seatrial.rendering.names import Component, labels, metadata, object_name, selector
-from seatrial.rendering.pod import account_parts, identity_labels
+from seatrial.rendering.names import Component, metadata, object_name, selector
+from seatrial.rendering.pod import account_parts, cpu_pod_metadata
 from seatrial.rendering.resources import small_resources
 from seatrial.rendering.scheduling import cpu_affinity, cpu_tolerations
 from seatrial.rendering.security import container_security, pod_security, user_of
@@ -45,12 +45,8 @@ def tensorboard(scene: Scene) -> list[Manifest]:
         "securityContext": container_security(),
         "volumeMounts": [mount.mount for mount in mounts],
     }
-    annotations = scene.tier.pod_annotations if scene.tier else {}
     template: Manifest = {
-        "metadata": {
-            "labels": labels(plan, Component.TENSORBOARD) | identity_labels(scene),
-            **({"annotations": dict(annotations)} if annotations else {}),
-        },
+        "metadata": cpu_pod_metadata(scene, Component.TENSORBOARD),
         "spec": {
             **account_parts(scene),
             "affinity": cpu_affinity(scene),

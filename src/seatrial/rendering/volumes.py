@@ -11,7 +11,7 @@ from seatrial.rendering.environment import SCRATCH, SITE
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import object_name
 from seatrial.rendering.nccl_topology import PART, topology_path
-from seatrial.rendering.resources import SCRATCH_GIB, shared_memory_gib
+from seatrial.rendering.resources import GIB, SCRATCH_GIB, quantity, shared_memory_bytes
 from seatrial.rendering.security import user_of
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a pod's own)
@@ -56,11 +56,11 @@ class Mount:
 
 def training_mounts(scene: Scene) -> list[Mount]:
     """Return all mounts of a training pod."""
-    shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_gib(scene)}Gi"}
+    shared = {"medium": "Memory", "sizeLimit": quantity(shared_memory_bytes(scene))}
     mounts = [
         storage_mount(scene),
         Mount("shared-memory", SHARED_MEMORY, {"emptyDir": shared}),
-        scratch_mount(),
+        _training_scratch(scene),
         *secret_mounts(scene),
     ]
     mounts += [host_mount(f"fabric-{n}", host) for n, host in enumerate(host_paths(scene))]
@@ -96,6 +96,26 @@ def storage_mount(scene: Scene, *, read_only: bool = False) -> Mount:
 def scratch_mount() -> Mount:
     """Return the mount of the node's local disk."""
     return Mount("scratch", SCRATCH, {"emptyDir": {"sizeLimit": f"{SCRATCH_GIB}Gi"}})
+
+
+def _training_scratch(scene: Scene) -> Mount:
+    """Return the local disk of a training pod: ephemeral storage, a host directory, or a volume."""
+    chosen = scene.plan.spec.cluster.scratch
+    if chosen is None:
+        return scratch_mount()
+    if chosen.host_path is not None:
+        return Mount(
+            "scratch", SCRATCH, {"hostPath": {"path": chosen.host_path, "type": "Directory"}}
+        )
+    size = quantity(chosen.size or SCRATCH_GIB * GIB)
+    if chosen.storage_class is None:
+        return Mount("scratch", SCRATCH, {"emptyDir": {"sizeLimit": size}})
+    claim: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": chosen.storage_class,
+        "resources": {"requests": {"storage": size}},
+    }
+    return Mount("scratch", SCRATCH, {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
 
 
 def site_mount() -> Mount:

@@ -155,6 +155,8 @@ def new_volume_words(plan: Plan, catalog: Catalog) -> str:
     if plan.machines.operator is Operator.TORCHRUN or storage.claim or storage.volume:
         return ""
     tier = catalog.storage(plan.machines.storage)
+    if tier.needs_claim:
+        return ""
     size = capacity_bytes(plan, tier)
     price = usd_per_month(size, tier)
     cost = f" (${three(price)} a month)" if price is not None else ""

@@ -38,6 +38,14 @@ DEFAULTS: Any = defaults()
 """The default of a section in which every key has a default."""
 
 
+def added_later(default: Any = None) -> Any:
+    """Return an optional field that is left out of the digests of specs that do not set it.
+
+    Plans that were stored before the field existed stay valid.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 def broken(
     rule: str,
     fix: str,

@@ -12,8 +12,17 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from seatrial.codes.spec import SpecCode
 from seatrial.naming import names_namespace, names_object
 from seatrial.secrets.names import names_secret
-from seatrial.spec.base import DEFAULTS, SpecModel, broken
-from seatrial.spec.scalars import ByteSize, Flag
+from seatrial.spec.base import DEFAULTS, SpecModel, added_later, broken
+from seatrial.spec.pods import (
+    CpuNodes,
+    ExtraResource,
+    FreeKey,
+    Key,
+    LabelValue,
+    ScratchSpec,
+    TolerationSpec,
+)
+from seatrial.spec.scalars import ByteSize, Flag, PositiveFloat, PositiveInt
 from seatrial.spec.secrets import shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,6 +62,7 @@ def _object_name(name: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Variable = Annotated[VariableName, AfterValidator(_public_variable)]
+MountOption = Annotated[str, Field(pattern=r"^[^\s,]+$")]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
@@ -109,6 +119,15 @@ class TopologySpec(SpecModel):
     """True to wait until one domain has room for all pods, instead of spreading over several."""
 
 
+class ReclaimPolicy(StrEnum):
+    """What happens to a volume when its claim is deleted."""
+
+    RETAIN = "Retain"
+    """The volume and its files stay."""
+    DELETE = "Delete"
+    """The driver deletes the volume with all checkpoints."""
+
+
 class VolumeSpec(SpecModel):
     """An existing file system or bucket that has no persistent volume claim yet."""
 
@@ -134,6 +153,14 @@ class StorageSpec(SpecModel):
     mount: str = Field(default="/data", pattern=r"^/[^\s:]*$")
     """Absolute path where pods mount the volume; on a single host, the directory for runs."""
 
+    mount_options: tuple[MountOption, ...] | None = added_later()
+    """Mount options of the volume or storage class that you create; defaults to the tier's."""
+    reclaim_policy: ReclaimPolicy | None = added_later()
+    """Whether that volume stays when its claim is deleted; defaults to `Retain`."""
+
+    write_gb_s: PositiveFloat | None = added_later()
+    """Measured write throughput of the volume for all nodes together, GB/s; default: the tier's."""
+
     @field_validator("mount", mode="before")
     @classmethod
     def _from_the_root(cls, mount: object) -> object:
@@ -152,28 +179,17 @@ class StorageSpec(SpecModel):
             raise broken(rule, "Use a directory, such as /data.", SpecCode.TYPE)
         return mount
 
-    @field_validator("tier")
+    @field_validator("tier", "capacity", "volume", "mount_options", "reclaim_policy")
     @classmethod
-    def _claim_or_tier(cls, tier: str | None, info: ValidationInfo) -> str | None:
-        if tier is not None and info.data.get("claim") is not None:
-            raise broken("an existing PVC already has a tier.", "Keep claim or tier, not both.")
-        return tier
-
-    @field_validator("capacity")
-    @classmethod
-    def _claim_or_capacity(cls, capacity: int | None, info: ValidationInfo) -> int | None:
-        if capacity is not None and info.data.get("claim") is not None:
+    def _claim_or_new_volume(cls, value: object, info: ValidationInfo) -> object:
+        name = str(info.field_name)
+        if value is not None and info.data.get("claim") is not None:
+            what = name.replace("_", " ")
+            article = "" if what.endswith("s") else "a "
             raise broken(
-                "an existing PVC already has a capacity.", "Keep claim or capacity, not both."
+                f"an existing PVC already has {article}{what}.", f"Keep claim or {name}, not both."
             )
-        return capacity
-
-    @field_validator("volume")
-    @classmethod
-    def _claim_or_volume(cls, volume: object, info: ValidationInfo) -> object:
-        if volume is not None and info.data.get("claim") is not None:
-            raise broken("an existing PVC already has a volume.", "Keep claim or volume, not both.")
-        return volume
+        return value
 
     @field_validator("parameters")
     @classmethod
@@ -246,9 +262,9 @@ class ClusterSpec(SpecModel):
     """Number of nodes."""
     processes_per_node: Annotated[int, Field(strict=True, gt=0, le=1_000)] | None = None
     """Processes per node, one per GPU; defaults to the number of GPUs on the node."""
-    accelerator: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    accelerator: str | None = added_later()
     """GPU on this host, from the catalog (profile `local`); defaults to the detected one."""
-    container: Container | None = Field(default=None, exclude_if=lambda value: value is None)
+    container: Container | None = added_later()
     """Container runtime on this host, with the profile `local`; if not set, none is used."""
     operator: Operator = Operator.AUTO
     """Launcher of the processes: a Kubernetes operator, or `torchrun` on this host."""
@@ -264,6 +280,22 @@ class ClusterSpec(SpecModel):
     """Gang scheduler that starts all pods together, or none of them."""
     priority_class: ObjectName | None = None
     """Kubernetes priority class of the pods; defaults to the cluster's."""
+    node_selector: Mapping[Key, LabelValue] = added_later({})
+    """Labels, with values, that the training nodes must have, in addition to the profile's."""
+    tolerations: tuple[TolerationSpec, ...] = added_later(())
+    """Tolerations of the training pods for taints on nodes, in addition to the profile's."""
+    cpu_nodes: CpuNodes | None = added_later()
+    """The nodes for pods without GPUs; if not set, the profile selects them."""
+    resources: Mapping[ExtraResource, PositiveInt] = added_later({})
+    """Extra resources per training pod, such as `rdma/hca: 8`, which replaces the fabric's own."""
+    shm: ByteSize | None = added_later()
+    """Size of `/dev/shm` for training, with its unit; defaults to 8 GiB per process."""
+    scratch: ScratchSpec | None = added_later()
+    """Local disk of the training pods; defaults to 50 GiB of the node's ephemeral storage."""
+    labels: Mapping[FreeKey, LabelValue] = added_later({})
+    """Extra labels of all objects and pods of the run, such as a team's."""
+    annotations: Mapping[FreeKey, str] = added_later({})
+    """Extra annotations of all objects and pods of the run."""
     fabric: str | None = None
     """Network between nodes; `none` for plain TCP; defaults to the node type's."""
     storage: StorageSpec = DEFAULTS

@@ -59,6 +59,11 @@ _CLUSTER = {
     "processes_per_node": "gpus_per_node nproc_per_node num_gpus_per_node devices",
     "node_type": "instance_type machine_type vm_size sku",
     "image_pull_secret": "image_pull_secrets imagepullsecrets",
+    "node_selector": "nodeselector node_labels node_affinity nodeaffinity affinity",
+    "tolerations": "toleration taints",
+    "shm": "shm_size shmsize shared_memory",
+    "labels": "pod_labels",
+    "annotations": "pod_annotations",
 }
 _CHECKPOINTS = {
     "every_steps": "save_interval save_steps",
@@ -111,6 +116,10 @@ _INEXACT = frozenset(
         "save",
         "tokenizer_model",
         "tokenizer_name",
+        "node_affinity",
+        "nodeaffinity",
+        "affinity",
+        "taints",
     ]
 )
 """Names that are similar to a field but not equivalent: different values, or a different unit."""
@@ -131,22 +140,3 @@ def _word(key: str) -> str:
 def fields_meant(key: str) -> tuple[str, ...]:
     """Return the full names of the fields that correspond to another tool's name."""
     return SYNONYMS.get(_word(key), ())
-
-
-_PROFILE = "Set {field} in a profile in your own catalog (guide: Use your own catalog)."
-_RENDERED = (
-    "Add it with kustomize to the output of seatrial render --output; no spec field sets it."
-)
-_OUTSIDE = {
-    "node_selector nodeselector node_labels node_affinity nodeaffinity affinity": _PROFILE.format(
-        field="node_labels"
-    ),
-    "toleration tolerations taints": _PROFILE.format(field="tolerations"),
-    "labels annotations pod_labels pod_annotations": _RENDERED,
-}
-_BY_WORD = {word: fix for words, fix in _OUTSIDE.items() for word in words.split()}
-
-
-def outside_spec(key: str) -> str:
-    """Return where to set a Kubernetes setting that no spec field covers; empty for other keys."""
-    return _BY_WORD.get(key.lower().replace("-", "_"), "")

@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin
 
 from seatrial.spec.engine import REGISTERED_ENGINES, EngineName
 from seatrial.spec.fields import SpecField, field_at, places_named, siblings, takes_null
-from seatrial.spec.other_tool_names import exact_field, outside_spec
+from seatrial.spec.other_tool_names import exact_field
 from seatrial.spec.tree import Path
 
 _HUB = re.compile(r"^(?:hf://|https?://(?:www\.)?huggingface\.co/)(?!datasets/|spaces/)")
@@ -86,7 +86,7 @@ _SECTION_KEYS = {"model": "preset", "cluster": "profile", "engine": "name", "con
 def key_meant(path: Path, value: Any) -> Path | None:
     """Return the only field that an unknown key can mean; None if there is none or several."""
     key = path[-1]
-    if not isinstance(key, str) or outside_spec(key) or field_at(path) is not None:
+    if not isinstance(key, str) or field_at(path) is not None:
         return None
     known, folded = siblings(path), fold(key)
     if not known:

@@ -14,7 +14,7 @@ from seatrial.codes.spec import SpecCode
 from seatrial.findings import Finding, Severity, Where
 from seatrial.naming import nearest
 from seatrial.spec.fields import field_at, places_named, siblings
-from seatrial.spec.other_tool_names import fields_meant, outside_spec
+from seatrial.spec.other_tool_names import fields_meant
 from seatrial.spec.overrides import OVERRIDE, in_quotes
 from seatrial.spec.respelling import weights_meant, without_suffix
 from seatrial.spec.secrets import shown, shown_key
@@ -106,8 +106,6 @@ def _user_path(error: ErrorDetails) -> tuple[Path, bool]:
 def meant(path: Path) -> str | None:
     """Return the key in the section that a misspelt key most likely means, or None."""
     key, known = str(path[-1]), siblings(path)
-    if outside_spec(key):
-        return None
     longer = (k for k in known if len(k) > 2 and re.match(f"{k}[a-z]", key, re.IGNORECASE))
     return nearest(key, known) or next(longer, None)
 
@@ -134,9 +132,6 @@ def _meant_paths(path: Path, value: object = None) -> list[Path]:
 def _unknown_key(error: ErrorDetails, path: Path) -> Explanation:
     key, known = str(path[-1]), siblings(path)
     section = dotted(path[:-1]) or "a spec"
-    if elsewhere_given := outside_spec(key):
-        rule = f"{section} has no key {shown_key(key)}."
-        return SpecCode.UNKNOWN_KEY, rule, elsewhere_given
     match, elsewhere = meant(path), places_named(key)[:3]
     if weights := weights_meant(path, error["input"]):
         fix = f"Did you mean {weights[0]}?"

@@ -122,11 +122,12 @@ ASKED_FOR = {
     "ml.p5.48xlarge Standard_ND96asr_v4 Standard_ND96amsr_A100_v4 Standard_ND96isr_H100_v5 "
     "Standard_ND96isr_H200_v5 Standard_ND128isr_NDR_GB200_v6 Standard_ND128isr_GB300_v6 "
     "Standard_NC24ads_A100_v4 a2-highgpu-8g a3-highgpu-8g a3-megagpu-8g a3-ultragpu-8g "
-    "a4-highgpu-8g local",
-    Kind.FABRICS: "efa infiniband infiniband-sharp gpudirect-tcpx gpudirect-tcpxo gke-rdma none",
+    "a4-highgpu-8g onprem-8xa100 onprem-8xh100 onprem-8xh200 onprem-8xb200 local",
+    Kind.FABRICS: "efa infiniband infiniband-sharp gpudirect-tcpx gpudirect-tcpxo gke-rdma roce "
+    "none",
     Kind.STORAGE: "amlfs-40 amlfs-125 amlfs-250 amlfs-500 azure-blob fsx-lustre-125 "
-    "google-lustre-125 gcs-fuse local-path",
-    Kind.PROFILES: "aks eks hyperpod-eks gke local",
+    "google-lustre-125 gcs-fuse existing-pvc local-path",
+    Kind.PROFILES: "aks eks hyperpod-eks gke onprem local",
 }
 
 

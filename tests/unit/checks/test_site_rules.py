@@ -13,8 +13,10 @@ from seatrial.checks.cluster.facts import (
     ClusterFacts,
     ClusterQueueFacts,
     Controller,
+    NamespaceFacts,
     QuotaFacts,
     Subject,
+    Taint,
 )
 from seatrial.checks.repairs.fix import plan_fix
 from seatrial.checks.repairs.repair import Broken, mends, repair_of
@@ -147,6 +149,41 @@ def test_an_operator_is_known_by_its_deployment(name: str, operator: str, runs: 
     facts = but(controllers=(Controller(name, "kubeflow", 1, 1),))
     said = found(SiteCode.NOT_RUNNING, facts, f"cluster.operator={operator}")
     assert bool(said) != runs
+
+
+def test_a_taint_that_the_spec_tolerates_is_no_finding() -> None:
+    closed = nodes(taints=(Taint("team", "vision"),))
+    (finding,) = found(SiteCode.TAINTED, closed)
+    assert "cluster.tolerations" in finding.fix
+    for tolerated in ("{key: team}", "{key: team, value: vision, effect: NoSchedule}"):
+        assert found(SiteCode.TAINTED, closed, f"cluster.tolerations=[{tolerated}]") == []
+    for other in ("{key: team, value: nlp}", "{key: team, effect: NoExecute}"):
+        assert found(SiteCode.TAINTED, closed, f"cluster.tolerations=[{other}]")
+
+
+def test_nodes_without_a_label_that_the_spec_selects_do_not_count() -> None:
+    selected = "cluster.node_selector={pool: gold}"
+    (finding,) = found(SiteCode.UNFIT_NODES, HEALTHY, selected)
+    assert "4 lack the label pool=gold" in finding.rule
+    assert "cluster.node_selector" in finding.fix
+    gold = nodes(labels={**NODES.labels, "pool": "gold"})
+    assert found(SiteCode.UNFIT_NODES, gold, selected) == []
+
+
+def test_a_resource_of_the_spec_that_nodes_do_not_offer() -> None:
+    (finding,) = found(SiteCode.NO_FABRIC, HEALTHY, "cluster.resources={rdma/shared: 1}")
+    assert finding.where.field == "cluster.resources.rdma/shared"
+    assert "they offer rdma/ib" in finding.rule
+    offering_it = nodes(allocatable={**NODES.allocatable, "rdma/shared": 63.0})
+    assert found(SiteCode.NO_FABRIC, offering_it, "cluster.resources={rdma/shared: 1}") == []
+
+
+def test_a_host_directory_needs_a_privileged_namespace() -> None:
+    closed = but(namespaces=(NamespaceFacts("default", "baseline"),))
+    directory = ("cluster.scratch={host_path: /mnt/nvme}", "cluster.fabric=none")
+    (finding,) = found(SiteCode.POD_SECURITY, closed, *directory)
+    assert "the host directory /mnt/nvme" in finding.rule
+    assert found(SiteCode.POD_SECURITY, closed, "cluster.fabric=none") == []
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

@@ -28,6 +28,7 @@ def test_there_is_a_page_for_each_platform() -> None:
         "eks",
         "hyperpod",
         "gke",
+        "onprem",
         "one-host",
     }
 

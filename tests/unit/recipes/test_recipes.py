@@ -23,6 +23,9 @@ SCENARIOS = {
     "aks-mpt-125m": (16, 16, 1),
     "aks-mpt-30b": (128, 128, 2),
     "gpt2-large-ablation": (2, 2, 1),
+    "gke-llama3-8b-a3-mega": (32, 16, 32),
+    "onprem-llama3-8b": (32, 16, 32),
+    "gpu-host-container": (8, 4, 32),
 }
 
 

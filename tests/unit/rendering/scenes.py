@@ -3,6 +3,7 @@
 """Plans and renderings that the tests of this folder start from."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
@@ -58,18 +59,27 @@ def environment(container: Manifest) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
 
 
-def retargeted(name: str, profile_name: str, operator: Operator) -> Plan:
-    """A recipe on the default machines and storage of another profile."""
+@cache
+def retargeted(
+    name: str, profile_name: str, operator: Operator, more: tuple[str, ...] = ()
+) -> Plan:
+    """A recipe on the default machines and storage of another profile, with more overrides."""
     profile, found = CATALOG.profile(profile_name), recipe(name)
-    mount = found.spec.cluster.storage.mount
+    mount, tier = found.spec.cluster.storage.mount, CATALOG.storage(profile.default_storage)
+    volume = f"tier: {profile.default_storage}" if tier.csi_driver else "claim: shared"
     overrides = [
         f"cluster.profile={profile_name}",
         f"cluster.node_type={profile.default_node_type}",
         f"cluster.operator={operator}",
-        f"cluster.storage={{tier: {profile.default_storage}, mount: {mount}}}",
+        f"cluster.storage={{{volume}, mount: {mount}}}",
     ]
     if found.spec.cluster.fabric is not None and profile_name != found.spec.cluster.profile:
         overrides.append(f"cluster.fabric={CATALOG.node_type(profile.default_node_type).fabric}")
+    overrides += more
+    # A cluster has GPUs and a container runtime of its own.
+    for name_on_host in ("accelerator", "container"):
+        if getattr(found.spec.cluster, name_on_host) is not None:
+            overrides.append(f"cluster.{name_on_host}=null")
     return load_plan(found.path, overrides, CATALOG)[1]
 
 

@@ -124,7 +124,7 @@ TIERS = [
 @pytest.mark.parametrize("name", TIERS)
 def test_volumes_of_every_tier_outlive_their_claims(name: str) -> None:
     tier = CATALOG.storage(name)
-    made = storage_class(tier, {"subnetId": "subnet-1"})
+    made = storage_class(resolved("cluster.storage={parameters: {subnetId: subnet-1}}"), tier)
     assert made["reclaimPolicy"] == "Retain"
     assert made["provisioner"] == tier.csi_driver
     assert made["parameters"] == tier.storage_class_parameters | {"subnetId": "subnet-1"}
@@ -148,7 +148,9 @@ def test_tensorboard_has_a_service_that_selects_it_and_only_reads() -> None:
     assert "Deployment" not in kinds
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [name for name in PROFILES if CATALOG.profile(name).node_type_label]
+)
 def test_tensorboard_has_a_small_image_and_stays_off_the_gpu_nodes(profile: str) -> None:
     node_type = CATALOG.profile(profile).default_node_type
     chosen = (f"cluster.profile={profile}", f"cluster.node_type={node_type}")

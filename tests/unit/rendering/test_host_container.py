@@ -64,6 +64,12 @@ def test_the_catalogs_image_runs_the_supervisor(runtime: str) -> None:
     assert "/usr/lib/seatrial:/opt/seatrial/own/seatrial:ro" in " ".join(argv)
 
 
+@pytest.mark.parametrize("runtime", ["docker", "podman"])
+def test_shared_memory_has_the_size_of_the_spec(runtime: str) -> None:
+    assert f"--shm-size={32 << 30}b" in words(runtime, "cluster.shm=32Gi")
+    assert any(word.endswith("g") for word in words(runtime) if word.startswith("--shm-size="))
+
+
 def test_files_belong_to_the_user_who_launches() -> None:
     assert "--user=1000:100" in words("docker")
     assert {"--userns=keep-id", "--ulimit=memlock=8:8"} <= set(words("podman"))

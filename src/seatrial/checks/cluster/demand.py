@@ -10,7 +10,8 @@ from seatrial.checks.cluster.facts import NOTHING, ClusterFacts, NodeFacts, Tain
 from seatrial.checks.rule import Situation
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
-from seatrial.rendering.resources import training_resources
+from seatrial.rendering.resources import fabric_resource, training_resources
+from seatrial.rendering.scheduling import tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Demand:
     @property
     def fabric(self) -> str:
         """The resource name of the network devices; empty if pods request none."""
-        name = self.scene.node.fabric_resource or ""
+        name = fabric_resource(self.scene)
         return name if name in self.of_pod else ""
 
 
@@ -62,16 +63,18 @@ def namespace_of(situation: Situation) -> str:
 
 
 def of_the_type(situation: Situation) -> list[NodeFacts]:
-    """Return the nodes of the run's node type."""
+    """Return the nodes of the run's node type; without a label for it, the nodes with GPUs."""
     demand = demand_of(situation)
     label, wanted = demand.scene.profile.node_type_label, situation.plan.machines.node_type
     nodes = cluster_of(situation).nodes
-    return [n for n in nodes if not label or n.labels.get(label) == wanted]
+    if not label:
+        return [n for n in nodes if not demand.gpu or n.allocatable.get(demand.gpu)]
+    return [n for n in nodes if n.labels.get(label) == wanted]
 
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
     """Return the taints on a node that the run's pods do not tolerate."""
-    tolerated = demand_of(situation).scene.profile.tolerations
+    matching = tolerated(demand_of(situation).scene)
     return [
         taint
         for taint in node.taints
@@ -80,7 +83,7 @@ def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
             each.key in ("", taint.key)
             and each.effect in ("", taint.effect)
             and (each.operator == "Exists" or each.value == taint.value)
-            for each in tolerated
+            for each in matching
         )
     ]
 

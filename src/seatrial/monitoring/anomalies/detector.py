@@ -115,6 +115,7 @@ FABRIC_TRANSPORTS = {
     "infiniband": NetworkTransport.IB,
     "infiniband-sharp": NetworkTransport.IB,
     "gke-rdma": NetworkTransport.IB,
+    "roce": NetworkTransport.IB,
     "none": NetworkTransport.SOCKET,
 }
 """The transport that NCCL should report on each fabric of the catalog. Other fabrics have plugins

@@ -27,7 +27,7 @@ class Saves:
     tier: str
     """The storage tier that the figures are for."""
     assumed: bool
-    """True if the tier of an existing PVC is unknown, so the profile's default is used."""
+    """True if the throughput of an existing PVC is unknown: the profile's default tier is used."""
     budget: SaveBudget
     """Size, save time and losses on that tier."""
     write_seconds: dict[str, float | None]
@@ -56,8 +56,9 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
     profile = catalog.profile(machines.profile)
     claimed = machines.storage.startswith("claim/")
     tier = profile.default_storage if claimed else machines.storage
-    volume = plan.spec.cluster.storage.capacity
-    budget = save_budget(run, checkpoints, catalog.storage(tier), volume)
+    storage = plan.spec.cluster.storage
+    own = catalog.storage(tier).writing(storage.write_gb_s)
+    budget = save_budget(run, checkpoints, own, storage.capacity)
     if budget.best_every_steps is not None:
         # A run always saves at its end.
         within = min(budget.best_every_steps, max(1, run.steps))
@@ -66,8 +67,11 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
         name: save_budget(run, checkpoints, catalog.storage(name)).write_seconds
         for name in profile.storage
     }
+    if storage.write_gb_s is not None:
+        seconds[tier] = budget.write_seconds
     at_risk = (plan.save_every_steps or budget.every_steps or 0) * run.step_seconds
-    return Saves(tier, claimed, budget, seconds, rate, run.between_failures, at_risk)
+    assumed = claimed and storage.write_gb_s is None
+    return Saves(tier, assumed, budget, seconds, rate, run.between_failures, at_risk)
 
 
 def save_interval(plan: Plan, chosen: Priced | None, catalog: Catalog) -> int:

@@ -126,7 +126,8 @@ def _unscheduled(observed: Observed, pod: Json) -> Iterator[Finding]:
     for _, resource in lacking:
         yield _insufficient(observed, pod, resource, short)
     if not lacking:
-        fix = "Compare the labels and taints of the nodes with cluster.node_type and the profile."
+        fix = "Compare the labels and taints of the nodes with cluster.node_type, "
+        fix += "cluster.node_selector and cluster.tolerations."
         rule = f"no node accepts the pod: {short}."
         newest = observed.ledger.newest
         excluded = newest.excluded_nodes if newest else ()

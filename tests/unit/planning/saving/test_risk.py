@@ -149,3 +149,19 @@ def test_a_loss_that_the_limit_causes_names_the_interval_that_loses_least(
     run = plan_run(resolve_basis(loaded, catalog))
     (finding,) = lost_time(loaded, run, budget_of(run, catalog).saves)
     assert "Save less often: checkpoints.every_hours=" in finding.fix
+
+
+def test_a_measured_throughput_replaces_that_of_the_tier(catalog: Catalog) -> None:
+    def write(storage: str) -> tuple[float | None, bool]:
+        cluster = f"{{profile: onprem, node_type: onprem-8xh100, nodes: 4, storage: {storage}}}"
+        saves = budget_of(planned(catalog, f"cluster={cluster}"), catalog).saves
+        assert saves is not None
+        assert saves.write_seconds[saves.tier] == saves.budget.write_seconds
+        return saves.budget.write_seconds, saves.assumed
+
+    assert write("{claim: shared}") == (None, True)
+    slow, assumed = write("{claim: shared, write_gb_s: 2}")
+    assert slow is not None
+    assert not assumed
+    fast, _ = write("{claim: shared, write_gb_s: 4}")
+    assert fast == pytest.approx(slow / 2)

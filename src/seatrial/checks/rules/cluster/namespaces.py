@@ -53,7 +53,7 @@ def no_namespace(situation: Situation) -> Iterator[Checked]:
 
 
 def pod_security(situation: Situation) -> Iterator[Checked]:
-    """Report a namespace whose Pod Security level rejects pods with RDMA."""
+    """Report a namespace whose Pod Security level rejects the run's pods."""
     facts, name = cluster_of(situation), namespace_of(situation)
     found = next((each for each in facts.namespaces if each.name == name), None)
     level = found.enforces if found else ""
@@ -64,6 +64,9 @@ def pod_security(situation: Situation) -> Iterator[Checked]:
     daemon = scene.fabric.daemon
     if level in ("baseline", "restricted") and daemon is not None:
         needs.append(f"host directories and the capabilities of the {daemon.name} container")
+    scratch = situation.spec.cluster.scratch
+    if level in ("baseline", "restricted") and scratch is not None and scratch.host_path:
+        needs.append(f"the host directory {scratch.host_path}")
     if level == "restricted" and user_of(scene) == 0:
         needs.append("to run as root (only root gets the capability)")
     if needs:

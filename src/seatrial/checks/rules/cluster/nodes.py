@@ -17,6 +17,7 @@ from seatrial.checks.cluster.facts import NodeFacts, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, static
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
+from seatrial.rendering.scheduling import profile_labels
 
 FIELD = "cluster.node_type"
 PLUGINS = {
@@ -82,6 +83,8 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
     there = ", ".join(f"{count:,} {name}" for name, count in types.most_common()) or "none"
     what = "with GPUs " if demand.gpu else ""
     rule = f"no node has the label {label}={wanted}; nodes {what}in the cluster: {there}"
+    if not label:
+        rule = f"no node offers {demand.gpu or 'CPUs'}"
     growth = _growth(situation)
     if growth:
         yield situation.warning(
@@ -94,6 +97,8 @@ def no_nodes(situation: Situation) -> Iterator[Checked]:
         return
     rule += "."
     fix = f"Use {known[0]}, or add nodes." if known else "Add nodes of this type."
+    if not label and demand.gpu:
+        fix = f"Add nodes with GPUs, and install {_plugin(demand.gpu)} on them."
     by = [f"{FIELD}={known[0]}"] if known else []
     yield situation.error(SiteCode.NO_NODES, FIELD, rule, fix, wanted, proposed(*by))
 
@@ -138,19 +143,18 @@ def tainted(situation: Situation) -> Iterator[Checked]:
         SiteCode.TAINTED,
         FIELD,
         f"{_count(closed):,} of {_count(nodes):,} {situation.plan.machines.node_type} nodes have "
-        f"the taint {', '.join(sorted(taints))}, which the profile "
-        f"{situation.plan.machines.profile} does not tolerate; {left:,} nodes remain for "
-        f"{wanted:,} pods.",
-        "Ask an administrator for nodes without the taint, or add a profile that tolerates it to "
-        "your own catalog.",
+        f"the taint {', '.join(sorted(taints))}, which the pods do not tolerate; {left:,} nodes "
+        f"remain for {wanted:,} pods.",
+        "Ask an administrator for nodes without the taint. If the run may use the tainted nodes, "
+        "add the taint to cluster.tolerations.",
         ", ".join(sorted(taints)),
     )
 
 
 def unfit(situation: Situation) -> Iterator[Checked]:
-    """Report nodes that are not ready, are cordoned, or lack the profile's labels."""
+    """Report nodes that are not ready, are cordoned, or lack labels that the pods require."""
     nodes, wanted = _nodes(situation), situation.plan.machines.nodes
-    marks = demand_of(situation).scene.profile.node_labels
+    marks = profile_labels(demand_of(situation).scene) | dict(situation.spec.cluster.node_selector)
     closed = [node for node in nodes if not _fit(node, marks)]
     left = _count(nodes) - _count(closed)
     if not closed or left >= wanted or _count(nodes) < wanted:
@@ -160,15 +164,23 @@ def unfit(situation: Situation) -> Iterator[Checked]:
     rest = _count(closed) - down - cordoned
     words = [f"{down:,} are not ready"] if down else []
     words += [f"{cordoned:,} are cordoned"] if cordoned else []
-    labels = ", ".join(f"{key}={value}" for key, value in marks.items())
+    lacking = {
+        f"{key}={value}"
+        for node in closed
+        for key, value in marks.items()
+        if node.labels.get(key) != value
+    }
+    labels = ", ".join(sorted(lacking))
     words += [f"{rest:,} lack the label {labels}"] if rest else []
+    chosen = rest and situation.spec.cluster.node_selector
+    selected = " Labels come from cluster.node_selector and the profile." if chosen else ""
     yield situation.error(
         SiteCode.UNFIT_NODES,
         "cluster.nodes",
         f"of {_count(nodes):,} {situation.plan.machines.node_type} nodes, "
         f"{' and '.join(words)}: {left:,} remain for {wanted:,} pods.",
         "Find the reason with kubectl describe node. To make a cordoned node schedulable, run "
-        "kubectl uncordon.",
+        f"kubectl uncordon.{selected}",
         wanted,
         proposed(*([f"cluster.nodes={left}"] if left else [])),
     )
@@ -186,10 +198,12 @@ def no_devices(situation: Situation) -> Iterator[Checked]:
 
 
 def no_fabric(situation: Situation) -> Iterator[Checked]:
-    """Report nodes that do not advertise their network devices."""
-    demand = demand_of(situation)
-    if demand.fabric:
+    """Report nodes that do not advertise network devices or other resources of the spec."""
+    demand, extra = demand_of(situation), situation.spec.cluster.resources
+    if demand.fabric and demand.fabric not in extra:
         yield from _offer(situation, demand.fabric, SiteCode.NO_FABRIC, "cluster.fabric")
+    for name in extra:
+        yield from _offer(situation, name, SiteCode.NO_FABRIC, f"cluster.resources.{name}")
 
 
 def _offer(
@@ -216,10 +230,11 @@ def _offer(
     elif alike:
         rule += f"; they offer {', '.join(sorted(alike))}"
     fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
-    if code is SiteCode.NO_FABRIC:
-        fix = f"{fix[:-1]}, or set cluster.fabric=none to test without the fabric (slow)."
+    if field_name == "cluster.fabric":
+        other = " set cluster.resources to a resource that they offer," if alike else ""
+        fix = f"{fix[:-1]},{other} or set cluster.fabric=none to test without the fabric (slow)."
         by = ["cluster.fabric=none"]
-    elif most:
+    elif code is SiteCode.NO_DEVICES and most:
         fix = f"Use cluster.processes_per_node={most:.0f}, or find out why nodes lack GPUs."
         by = [f"cluster.processes_per_node={most:.0f}"]
     yield situation.error(code, field_name, f"{rule}.", fix, resource, proposed(*by))
