@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.plan import dataset_location
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import escape
 from seatrial.rendering.manifest import Manifest
@@ -113,6 +114,10 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
         values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
     if not scene.on_cpu:
         values |= recorder_environment(scene)
+    dataset = dataset_location(scene.plan)
+    if dataset and scene.plan.model.tokenizer:
+        # The ranks load the data set's copy of the tokenizer, if it has one.
+        values["SEATRIAL_DATASET"] = dataset
     values |= logger_environment(scene) | _retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     # The spec takes precedence. Rules have already checked its variables.

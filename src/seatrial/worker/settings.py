@@ -19,6 +19,12 @@ KILL = "SEATRIAL_DRILL_KILL"
 """`RANK:STEP`: in a drill, this rank kills itself with SIGKILL after this step."""
 REVISION = "SEATRIAL_TOKENIZER_REVISION"
 """The revision of a tokenizer on the Hugging Face Hub; the engine has no option for a revision."""
+DATASET = "SEATRIAL_DATASET"
+"""The location of the data set, which may have a copy of the tokenizer; optional."""
+TOKENIZER = "SEATRIAL_TOKENIZER"
+"""Directory with the data set's copy of the tokenizer. The supervisor sets it, if there is one."""
+TOKENIZER_DIGEST = "SEATRIAL_TOKENIZER_DIGEST"
+"""The digest of that copy."""
 RUN = "SEATRIAL_RUN"
 """The run's name, used as a label on its metrics."""
 METRICS_PORT = "SEATRIAL_METRICS_PORT"
@@ -118,6 +124,10 @@ class Settings:
     """Hugging Face weights to import before the first step; empty if none."""
     parent: Parent | None = None
     """The parent run, if any."""
+    tokenizer: str = ""
+    """Directory with the data set's copy of the tokenizer; empty to load it from its address."""
+    tokenizer_digest: str = ""
+    """The digest of that copy, which is the same on every host."""
 
     @property
     def writes_events(self) -> bool:
@@ -158,6 +168,8 @@ def settings() -> Settings:
         _mlflow(),
         os.environ.get(INITIAL_WEIGHTS, ""),
         _parent(),
+        os.environ.get(TOKENIZER, ""),
+        os.environ.get(TOKENIZER_DIGEST, ""),
     )
 
 

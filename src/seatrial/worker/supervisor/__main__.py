@@ -9,11 +9,13 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from seatrial.worker.settings import EVENTS
+from seatrial.errors import FindingsError, SeatrialError
+from seatrial.worker.settings import DATASET, EVENTS, INITIAL_WEIGHTS
 from seatrial.worker.supervisor.agent import Rendezvous
 from seatrial.worker.supervisor.restart_budget import RestartsInARow
 from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
@@ -29,10 +31,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = words[1:]
         Thread(target=_exit_at_end_of_stdin, daemon=True).start()
     task = parsed(words)
+    try:
+        task = replace(task, environment=tokenizer_variables(os.environ, task.directory))
+    except (SeatrialError, OSError) as error:
+        found = error.findings if isinstance(error, FindingsError) else ()
+        reason = "\n".join(f"{one.code} {one.one_line()}" for one in found) or str(error)
+        sys.stderr.write(f"seatrial: the data set's tokenizer cannot be used.\n{reason}\n")
+        return 1
     supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
     signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(signal.SIGINT, supervisor.stop)
     return supervisor.work()
+
+
+def tokenizer_variables(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Verify the data set's tokenizer, once per start of a node. Return the ranks' variables.
+
+    Without a copy in the data set, the ranks load the tokenizer from its address.
+    """
+    dataset = environment.get(DATASET)
+    if not dataset:
+        return {}
+    # Import late: this imports the spec, which the supervisor otherwise does not need.
+    from seatrial.dataprep.output.tokenizer_copy import verified_copy  # noqa: PLC0415
+
+    copy = verified_copy(dataset, scratch)
+    if copy is None:
+        return {}
+    needs_hub = environment.get(INITIAL_WEIGHTS, "").startswith("hf://")
+    found = copy.variables(offline=not needs_hub)
+    # The spec may set these variables too.
+    return {name: value for name, value in found.items() if name not in environment}
 
 
 def _exit_at_end_of_stdin() -> None:
