@@ -11,6 +11,7 @@ from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import escape
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import grace_seconds, planned_save_seconds
+from seatrial.spec.addresses import is_stored
 from seatrial.spec.cluster import SecretRef
 
 SCRATCH = "/scratch"
@@ -118,6 +119,9 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
     if dataset and scene.plan.model.tokenizer:
         # The ranks load the data set's copy of the tokenizer, if it has one.
         values["SEATRIAL_DATASET"] = dataset
+    if is_stored(scene.plan.model.tokenizer):
+        # Without a copy in the data set, each node downloads it once.
+        values["SEATRIAL_TOKENIZER_SOURCE"] = scene.plan.model.tokenizer
     values |= logger_environment(scene) | _retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     # The spec takes precedence. Rules have already checked its variables.

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from seatrial.codes.spec import SpecCode
-from seatrial.spec.addresses import Address
+from seatrial.spec.addresses import STORED, Address
 from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import ClusterSpec
@@ -32,10 +32,12 @@ class InitialWeights(SpecModel):
 
     checkpoint: Address | None = Field(default=None, min_length=1)
     """Path or URL of a checkpoint from the same engine."""
-    huggingface: str | None = Field(
-        default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
+    huggingface: Address | None = Field(
+        default=None,
+        validate_default=True,
+        pattern=rf"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|{STORED}|/\S*)$",
     )
-    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; imported once."""
+    """Hugging Face weights: `hf://OWNER/NAME@REVISION`, a directory, or `s3://`, `abfs://`, `gs://`."""
 
     @field_validator("huggingface")
     @classmethod

@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.report import VerificationReport
 from seatrial.dataprep.tasks.records import RECORD_FILE
-from seatrial.dataprep.tokenizers.locations import COPIED
+from seatrial.dataprep.tokenizers.locations import COPIED, locate
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding
 from seatrial.hashing import digest
@@ -122,12 +122,22 @@ def verified_copy(dataset: str, scratch: Path) -> TokenizerCopy | None:
     files, findings = _read(store, wanted)
     if findings:
         raise FindingsError(findings)
-    directory = Path(store.address, COPY)
     if "://" in dataset:
-        directory = scratch / COPY
-        for name, data in files.items():
-            write_state(directory / name, data)
-    return TokenizerCopy(str(directory), digest(wanted))
+        return _staged(files, scratch)
+    return TokenizerCopy(str(Path(store.address, COPY)), digest(wanted))
+
+
+def staged_tokenizer(address: str, scratch: Path) -> TokenizerCopy:
+    """Download the tokenizer at an address in an object store to a directory on this host."""
+    return _staged(locate(address, whole=True).files, scratch)
+
+
+def _staged(files: Mapping[str, bytes], scratch: Path) -> TokenizerCopy:
+    directory = scratch / COPY
+    for name, data in files.items():
+        write_state(directory / name, data)
+    checksums = {name: sha256(data).hexdigest() for name, data in files.items()}
+    return TokenizerCopy(str(directory), digest(checksums))
 
 
 @dataclass(frozen=True, slots=True)

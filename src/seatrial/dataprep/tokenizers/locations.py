@@ -20,6 +20,8 @@ from seatrial.dataprep.tasks.records import tokenizer_file
 from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
 from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_file
 from seatrial.errors import SeatrialError
+from seatrial.spec.addresses import is_stored
+from seatrial.storage.access import store_at
 from seatrial.storage.state_files import DamagedError, read_state, write_state
 from seatrial.storage.store import Store
 
@@ -77,6 +79,8 @@ def locate(address: str, *, whole: bool = False) -> FoundTokenizer:
     """
     if address.startswith("hf://"):
         return _on_the_hub(address, whole=whole)
+    if is_stored(address):
+        return _in_store(address, whole=whole)
     path = Path(address).expanduser()
     if path.exists():
         return _on_disk(path, whole=whole)
@@ -119,6 +123,31 @@ def _on_disk(path: Path, *, whole: bool) -> FoundTokenizer:
         ) from error
     files |= {path.name: data} if whole else {}
     return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings), files)
+
+
+def _in_store(address: str, *, whole: bool) -> FoundTokenizer:
+    """Read a file in an object store, or the files in a directory there."""
+    above, _, last = address.rstrip("/").rpartition("/")
+    is_file = last.endswith((".json", ".model", ".tiktoken"))
+    store = store_at(above if is_file else address)
+
+    def fetch(name: str) -> bytes | None:
+        try:
+            return store.read(name)
+        except FileNotFoundError:
+            return None
+
+    names = (last,) if is_file else _FILES
+    name, data = next(((name, data) for name in names if (data := fetch(name))), ("", b""))
+    if not data:
+        rule = f"there is no {' or '.join(names)}, or it is empty."
+        raise _absent(address, rule, "Check data.tokenizer.")
+    beside = fetch(_SETTINGS) or b"{}"
+    others = COPIED if whole and name in _FILES else ()
+    files = {other: found for other in others if (found := fetch(other)) is not None}
+    files |= {name: data} if whole else {}
+    where = f"{store.address}/{name}"
+    return FoundTokenizer(where, data, _settings(Path(_SETTINGS), beside), files)
 
 
 def _settings(path: Path, data: bytes) -> dict[str, Any]:

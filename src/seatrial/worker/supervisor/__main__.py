@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from seatrial.errors import FindingsError, SeatrialError
-from seatrial.worker.settings import DATASET, EVENTS, INITIAL_WEIGHTS
+from seatrial.worker.settings import DATASET, EVENTS, INITIAL_WEIGHTS, TOKENIZER_SOURCE
 from seatrial.worker.supervisor.agent import Rendezvous
 from seatrial.worker.supervisor.restart_budget import RestartsInARow
 from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SeatrialError, OSError) as error:
         found = error.findings if isinstance(error, FindingsError) else ()
         reason = "\n".join(f"{one.code} {one.one_line()}" for one in found) or str(error)
-        sys.stderr.write(f"seatrial: the data set's tokenizer cannot be used.\n{reason}\n")
+        sys.stderr.write(f"seatrial: the tokenizer cannot be used.\n{reason}\n")
         return 1
     supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
     signal.signal(signal.SIGTERM, supervisor.stop)
@@ -47,15 +47,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def tokenizer_variables(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """Verify the data set's tokenizer, once per start of a node. Return the ranks' variables.
 
-    Without a copy in the data set, the ranks load the tokenizer from its address.
+    Without a copy in the data set, this downloads a tokenizer from an object store, and the ranks
+    load any other tokenizer from its address.
     """
-    dataset = environment.get(DATASET)
-    if not dataset:
+    dataset, source = environment.get(DATASET), environment.get(TOKENIZER_SOURCE)
+    if not dataset and not source:
         return {}
     # Import late: this imports the spec, which the supervisor otherwise does not need.
-    from seatrial.dataprep.output.tokenizer_copy import verified_copy  # noqa: PLC0415
+    from seatrial.dataprep.output.tokenizer_copy import (  # noqa: PLC0415
+        staged_tokenizer,
+        verified_copy,
+    )
 
-    copy = verified_copy(dataset, scratch)
+    copy = verified_copy(dataset, scratch) if dataset else None
+    if copy is None and source:
+        copy = staged_tokenizer(source, scratch)
     if copy is None:
         return {}
     needs_hub = environment.get(INITIAL_WEIGHTS, "").startswith("hf://")

@@ -88,7 +88,7 @@ def test_a_changed_copy_stops_the_start(
     paths = f"--address localhost --name little-1 --directory {dataset}/node"
     assert main([*words.split(), *paths.split(), "--", "absent"]) == 1
     printed = capsys.readouterr().err
-    assert "the data set's tokenizer cannot be used" in printed
+    assert "the tokenizer cannot be used" in printed
     assert said in printed
     assert not (dataset / "node").exists(), "no process was started"
 
