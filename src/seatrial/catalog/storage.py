@@ -24,10 +24,12 @@ class StorageKind(StrEnum):
 
 
 class StoragePrice(Facts):
-    """A list price for capacity."""
+    """A list price for capacity, and for write operations if the tier charges for them."""
 
     usd_per_gib_month: NonNegativeFloat
     """US dollars per GiB-month."""
+    usd_per_1000_writes: NonNegativeFloat | None = None
+    """US dollars per 1,000 write operations; not set if they are free or no price is published."""
     as_of: str
     """Day or month in which the source stated the price."""
     region: str
