@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seatrial.catalog.entry import Entry, Facts
 from seatrial.catalog.node_types import Cloud
+from seatrial.storage.visibility import DEFAULT_SECONDS
 
 
 class StorageKind(StrEnum):
@@ -71,5 +72,7 @@ class StorageTier(Entry):
     """Attributes that mounting an existing volume requires, in addition to its handle."""
     pod_annotations: dict[str, str] = {}
     """Annotations that pods need to mount the volume."""
+    visible_after_seconds: PositiveFloat = DEFAULT_SECONDS
+    """Longest time after which one node sees a file that another node has written, seconds."""
     price: StoragePrice | None = None
     """List price for capacity, if one is published."""
