@@ -32,8 +32,8 @@ wanted, _ = read_record(place, name)
 dist.init_process_group("gloo", init_method=f"file://{root}/store", rank=0, world_size=1)
 late = LateFiles(lambda file: file == "seatrial-record.json" or file.startswith(".meeting-"), 1.0)
 late.install(setattr)
-print([[f.code for f in _share_of(place, name, wanted)],
-       [f.code for f in sharing_findings(Path(root))], late.denied > 0])
+print([[str(f.code) for f in _share_of(place, name, wanted)],
+       [str(f.code) for f in sharing_findings(Path(root))], late.denied > 0])
 """
 
 

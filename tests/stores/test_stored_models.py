@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers and weights in object stores: found, staged once, and what is said if they are not."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
@@ -17,7 +19,7 @@ from seatrial.storage.access import store_at
 from seatrial.storage.object_store import ObjectStore
 from seatrial.storage.store import StoreError
 from seatrial.worker.supervisor.__main__ import tokenizer_variables
-from seatrial.worker.weights.hub_download import fetch_config, fetch_weights
+from seatrial.worker.weights.hub_download import fetch_config, fetch_weights, source_record
 from tests.stores.conftest import QUICK, Running
 from tests.unit.dataprep.little_corpus import tokenizer_json
 
@@ -72,6 +74,10 @@ def test_weights_in_a_store_without_pickles(server: Running, tmp_path: Path) -> 
     written = (tmp_path / "model.safetensors").stat().st_mtime_ns
     fetch_weights(address, tmp_path)
     assert (tmp_path / "model.safetensors").stat().st_mtime_ns == written, "not fetched again"
+    assert json.loads(source_record(address, tmp_path)) == {
+        "address": address,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in wanted.items()},
+    }
 
 
 def test_weights_that_are_not_there(server: Running, tmp_path: Path) -> None:

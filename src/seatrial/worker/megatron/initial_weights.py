@@ -6,8 +6,6 @@ The first rank converts the weights on the shared volume; the other ranks wait f
 is written last. An interrupted conversion is repeated; an interrupted download resumes.
 """
 
-import hashlib
-import json
 import shutil
 import sys
 import time
@@ -34,7 +32,7 @@ from seatrial.units import format_bytes
 from seatrial.worker.megatron.import_weights import STEP, write_weights
 from seatrial.worker.settings import Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
-from seatrial.worker.weights.hub_download import fetch_config, fetch_weights
+from seatrial.worker.weights.hub_download import fetch_config, fetch_weights, source_record
 
 LOOK_SECONDS = 2.0
 """Interval at which ranks check if the weights exist or have grown."""
@@ -94,22 +92,13 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
     if fetched is not None:
         _say(f"downloading {source} to {fetched} (only once per run)")
         fetch_weights(source, fetched)
-        write_state(target / SOURCE, json.dumps(_digests(source, fetched), indent=2) + "\n")
+        write_state(target / SOURCE, source_record(source, fetched))
     plan = plan_import(directory, entries)
     _say(f"converting {source} ({format_bytes(plan.size)}) to a checkpoint in {target}")
     write_weights(plan, target, lambda *_: None)
     if fetched is not None:
         shutil.rmtree(fetched, ignore_errors=True)
     _say(f"converted {source} to {target}")
-
-
-def _digests(source: str, directory: Path) -> dict[str, object]:
-    """Return the address of downloaded files, and their SHA-256 by name."""
-    files = {}
-    for file in sorted(path for path in directory.iterdir() if path.is_file()):
-        with file.open("rb") as stream:
-            files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"address": source, "sha256": files}
 
 
 def _refuse_misfits(weights: HubModel, run: HubModel, source: str, padded: int) -> None:

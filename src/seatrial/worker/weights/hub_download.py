@@ -6,6 +6,8 @@ The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and
 Hub.
 """
 
+import hashlib
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -85,6 +87,15 @@ def _fetch_stored(address: str, directory: Path, patterns: Sequence[str]) -> Non
         with store.open_reader(file.path) as source, unfinished.open("wb") as stream:
             shutil.copyfileobj(source, stream, CHUNK)
         unfinished.replace(target)
+
+
+def source_record(address: str, directory: Path) -> str:
+    """Return the address of downloaded files and their SHA-256 by name, as JSON."""
+    files = {}
+    for file in sorted(path for path in directory.iterdir() if path.is_file()):
+        with file.open("rb") as stream:
+            files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return json.dumps({"address": address, "sha256": files}, indent=2) + "\n"
 
 
 def _fetch(address: str, fetch: Callable[[], str]) -> None:
