@@ -335,12 +335,14 @@ class _Preparation:
 
         self.tell(progress)
         files = assemble(self.tasks, records.values(), self.store, moved, begin=self._take_claim)
+        bad_lines, digest = collect_quarantine(self.store, self.tasks, records)
         record = DatasetRecord(
             self.tasks.digest,
             self.tasks.settings,
             files,
             summarize(self.tasks, records.values()),
-            *collect_quarantine(self.store, self.tasks, records),
+            bad_lines,
+            digest,
             write_copy(self.store, self.tokenizer_files),
         )
         progress = Progress(PreparationPhase.VERIFYING, tasks=tasks, tasks_done=tasks)

@@ -116,13 +116,13 @@ def _on_disk(path: Path, *, whole: bool) -> FoundTokenizer:
         # A file with a different name is complete: the files around it may be of other tokenizers.
         others = COPIED if whole and path.name in _FILES else ()
         there = [name for name in others if (path.parent / name).is_file()]
-        files = {name: (path.parent / name).read_bytes() for name in there}
+        copied = {name: (path.parent / name).read_bytes() for name in there}
     except OSError as error:
         raise _absent(
             str(path), f"cannot be read: {error.strerror}.", "Check its permissions."
         ) from error
-    files |= {path.name: data} if whole else {}
-    return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings), files)
+    copied |= {path.name: data} if whole else {}
+    return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings), copied)
 
 
 def _in_store(address: str, *, whole: bool) -> FoundTokenizer:
