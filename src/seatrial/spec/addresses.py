@@ -59,6 +59,11 @@ Address = Annotated[str, AfterValidator(_address)]
 """A path, or a URL in a supported object store."""
 
 
+def check_address(value: object) -> object:
+    """Check an address before a pattern, whose message would not say what to write instead."""
+    return _address(value) if isinstance(value, str) else value
+
+
 STORED = r"(s3|gs|az|abfss?)://\S+"
 """A regular expression for addresses in object stores, for fields that also take a Hub name."""
 
