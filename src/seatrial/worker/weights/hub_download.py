@@ -30,6 +30,7 @@ from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.errors import FindingsError, SeatrialError
 from seatrial.spec.addresses import is_stored, tokenizer_name
 from seatrial.storage.access import store_at
+from seatrial.storage.directory import LocalStore
 from seatrial.storage.retries import described, passes
 
 CHUNK = 1 << 24
@@ -79,14 +80,15 @@ def _fetch_stored(address: str, directory: Path, patterns: Sequence[str]) -> Non
     if not any(file.path == CONFIG for file in found):
         fix = f"Use the address of the directory that contains {CONFIG} and the weights."
         raise _refused(address, f"there is no {CONFIG}.", fix)
+    target = LocalStore(directory, "checkpoints.location")
+    there = {file.path: file.size for file in target.list(deep=False)}
     for file in found:
-        target = directory / file.path
-        if target.exists() and target.stat().st_size == file.size:
-            continue
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        with store.open_reader(file.path) as source, unfinished.open("wb") as stream:
-            shutil.copyfileobj(source, stream, CHUNK)
-        unfinished.replace(target)
+        if there.get(file.path) != file.size:
+            with (
+                store.open_reader(file.path) as source,
+                target.open_writer(file.path) as stream,
+            ):
+                shutil.copyfileobj(source, stream, CHUNK)
 
 
 def source_record(address: str, directory: Path) -> str:
