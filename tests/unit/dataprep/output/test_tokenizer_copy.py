@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.catalog.catalog import Catalog
 from seatrial.dataprep.output.tokenizer_copy import (
     copied_path,
     copy_beside,
@@ -17,8 +18,13 @@ from seatrial.dataprep.output.tokenizer_copy import (
 )
 from seatrial.dataprep.prepare import prepare
 from seatrial.dataprep.tokenizers.locations import locate
+from seatrial.engine_process.process import Training, TrainingOutcome
 from seatrial.errors import FindingsError
+from seatrial.rehearsal import drills, rehearse
+from seatrial.rehearsal.drills import DrillName, Rehearsal
+from seatrial.rehearsal.rehearse import RehearsalRequest, make_twins
 from seatrial.sdk.plan import plan
+from seatrial.spec.loader import load
 from seatrial.storage.directory import LocalStore
 from seatrial.worker.supervisor.__main__ import main, tokenizer_variables
 from tests.unit.dataprep.little_corpus import InlineDriver, forget_copy, write_corpus
@@ -91,6 +97,33 @@ def test_a_changed_copy_stops_the_start(
     assert "the tokenizer cannot be used" in printed
     assert said in printed
     assert not (dataset / "node").exists(), "no process was started"
+
+
+def test_a_rehearsal_loads_the_copy(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def trouble(*given: str, engine: object) -> str:
+        asked.append(given)
+        return ""
+
+    monkeypatch.setattr(rehearse, "tokenizer_trouble", trouble)
+    run = plan(tmp_path / "run.yaml")
+    loaded = load(tmp_path / "run.yaml")
+    request = RehearsalRequest(loaded, run, Catalog(), tmp_path / "rehearsal", 0)
+    twin = make_twins(request)[0]
+    assert asked == [(f"{dataset}/tokenizer", "")]
+    trainings: list[Training] = []
+
+    def train(training: Training, *_: object) -> TrainingOutcome:
+        trainings.append(training)
+        return TrainingOutcome(1, 1.0, tail="not trained")
+
+    monkeypatch.setattr(drills, "train", train)
+    Rehearsal(twin, tmp_path / "rehearsal", 0).run(DrillName.TRAIN)
+    assert trainings[0].environment["SEATRIAL_TOKENIZER"] == f"{dataset}/tokenizer"
+    assert trainings[0].environment["HF_HUB_OFFLINE"] == "1"
 
 
 def test_another_tokenizers_files_do_not_stay(tmp_path: Path) -> None:
