@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seatrial.catalog.entry import Entry, Facts
 from seatrial.catalog.node_types import Cloud
+from seatrial.storage.visibility import DEFAULT_SECONDS
 
 
 class StorageKind(StrEnum):
@@ -25,10 +26,12 @@ class StorageKind(StrEnum):
 
 
 class StoragePrice(Facts):
-    """A list price for capacity."""
+    """A list price for capacity, and for write operations if the tier charges for them."""
 
     usd_per_gib_month: NonNegativeFloat
     """US dollars per GiB-month."""
+    usd_per_1000_writes: NonNegativeFloat | None = None
+    """US dollars per 1,000 write operations; not set if they are free or no price is published."""
     as_of: str
     """Day or month in which the source stated the price."""
     region: str
@@ -70,6 +73,8 @@ class StorageTier(Entry):
     """Attributes that mounting an existing volume requires, in addition to its handle."""
     pod_annotations: dict[str, str] = {}
     """Annotations that pods need to mount the volume."""
+    visible_after_seconds: PositiveFloat = DEFAULT_SECONDS
+    """Longest time after which one node sees a file that another node has written, seconds."""
     price: StoragePrice | None = None
     """List price for capacity, if one is published."""
 

@@ -31,6 +31,7 @@ from seatrial.checkpoints.stored_tensors import stored_items
 from seatrial.errors import SeatrialError
 from seatrial.storage.location import LocalPlace
 from seatrial.storage.state_files import sync_directory
+from seatrial.storage.visibility import wait_until
 
 _BLOCK = 1 << 20
 
@@ -67,7 +68,9 @@ def make_room(place: LocalPlace, name: str, incarnation: int) -> Path | None:
     return aside
 
 
-def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Committed:
+def commit(
+    place: LocalPlace, files: Iterable[ShardFile], record: Record, patience: float = 0.0
+) -> Committed:
     """Commit the files in a step's directory.
 
     Args:
@@ -75,6 +78,7 @@ def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Com
         files: The checkpoint shards, as written by the ranks. The list of tensors and the
             engine's format file are read and added here.
         record: The record without its list of files.
+        patience: Seconds after which the files of other nodes are visible here.
     """
     refuse_stale(place, record.incarnation)
     naming = naming_of(record.setup)
@@ -86,6 +90,8 @@ def commit(place: LocalPlace, files: Iterable[ShardFile], record: Record) -> Com
         if naming.format_file and (directory / naming.format_file).exists():
             small.append(naming.format_file)
         every += [read_back(directory / name) for name in small if name not in named]
+    # One limit for all files: each of them is complete on the node that wrote it.
+    wait_until(lambda: not any(_trouble(directory, file) for file in every), patience)
     _refuse_incomplete(directory, every)
     _refuse_unlisted(directory, {file.name for file in every} - {naming.format_file})
     list_name = shard_list_name(record.incarnation)
@@ -113,8 +119,9 @@ def write_tracker(place: LocalPlace, name: str, text: str) -> None:
     _sync(Path(place.address))
 
 
-def read_back(path: Path) -> ShardFile:
-    """Sync and hash a file of the engine."""
+def read_back(path: Path, patience: float = 0.0) -> ShardFile:
+    """Sync and hash a file of the engine, which may be visible here only after a time."""
+    wait_until(path.exists, patience)
     hasher, size = hashlib.sha256(), 0
     try:
         with path.open("rb+") as stream:
@@ -127,18 +134,38 @@ def read_back(path: Path) -> ShardFile:
     return ShardFile(path.name, size, hasher.hexdigest())
 
 
+def saved_names(directory: Path, patience: float) -> list[str]:
+    """Return the names of a save's files, once those of other nodes are visible here."""
+    names: list[str] = []
+
+    def is_whole() -> bool:
+        names[:] = sorted(os.listdir(directory))
+        return METADATA not in names or _pointed(directory) <= set(names)
+
+    wait_until(is_whole, patience)
+    return names
+
+
 def _refuse_incomplete(directory: Path, files: list[ShardFile]) -> None:
     """Reject a save if a file is missing or has a wrong size."""
     for file in files:
-        try:
-            size = (directory / file.name).stat().st_size
-        except OSError as error:
-            raise CommitError(f"{directory / file.name}: {error.strerror}.") from error
-        if size != file.size:
-            raise CommitError(
-                f"{directory / file.name}: the file has {size:,} bytes, but {file.size:,} were "
-                "written. Check the disk, and what else writes there."
-            )
+        trouble = _trouble(directory, file)
+        if trouble:
+            raise CommitError(f"{directory / file.name}: {trouble}")
+
+
+def _trouble(directory: Path, file: ShardFile) -> str:
+    """Explain why a file is not complete; empty if it is."""
+    try:
+        size = (directory / file.name).stat().st_size
+    except OSError as error:
+        return f"{error.strerror}."
+    if size == file.size:
+        return ""
+    return (
+        f"the file has {size:,} bytes, but {file.size:,} were written. Check the disk, and what "
+        "else writes there."
+    )
 
 
 def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
@@ -150,14 +177,7 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
     if METADATA not in listed:
         # A format of whole files, without a list of tensors.
         return
-    path = directory / METADATA
-    try:
-        pointed = {item.file for item in stored_items(path.read_bytes())}
-    except (OSError, UnsafeFileError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise CommitError(
-            f"{path}: cannot read the engine's list of tensors: {said}. The save is not committed."
-        ) from error
+    path, pointed = directory / METADATA, _pointed(directory)
     lacking = sorted(pointed - (listed - {METADATA}))
     if lacking:
         raise CommitError(
@@ -166,6 +186,18 @@ def _refuse_unlisted(directory: Path, listed: set[str]) -> None:
             "committed. Use the engine version that Seatrial supports, without options that change "
             "how it writes checkpoints."
         )
+
+
+def _pointed(directory: Path) -> set[str]:
+    """Return the files that a save's list of tensors references."""
+    path = directory / METADATA
+    try:
+        return {item.file for item in stored_items(path.read_bytes())}
+    except (OSError, UnsafeFileError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise CommitError(
+            f"{path}: cannot read the engine's list of tensors: {said}. The save is not committed."
+        ) from error
 
 
 def _remove_left_behind(directory: Path, kept: set[str]) -> None:

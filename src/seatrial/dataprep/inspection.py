@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,10 +14,12 @@ import numpy as np
 from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.excerpts import Document, Piece
 from seatrial.dataprep.output.completion import finished_record
-from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
 from seatrial.dataprep.output.index_file import token_type
 from seatrial.dataprep.output.mds_splits import check_cut, cuts_at
 from seatrial.dataprep.output.stored_index import StoredIndex
+from seatrial.dataprep.output.tokenizer_copy import COPY
+from seatrial.dataprep.tasks.records import RECORD_FILE
 from seatrial.dataprep.tokenizers.backends import LADDERS
 from seatrial.dataprep.tokenizers.encoder import Encoder
 from seatrial.dataprep.tokenizers.identity import describe, model_of
@@ -47,7 +50,7 @@ def verify_at(address: str) -> list[Finding]:
     """Verify the data set at an address; return the problems and the skipped checks."""
     record, store = record_at(address), store_at(address)
     samples = [finding for one in cuts_at(store) for finding in check_cut(store, record, one)]
-    data = tokenizer_data(record)
+    data = tokenizer_data(store, record)
     if data is None:
         return [*verify(store, record), *samples, _not_decoded(record)]
     with TemporaryDirectory(prefix="seatrial-") as directory:
@@ -70,8 +73,15 @@ def _not_decoded(record: DatasetRecord) -> Finding:
     )
 
 
-def tokenizer_data(record: DatasetRecord) -> bytes | None:
+def tokenizer_data(store: Store, record: DatasetRecord) -> bytes | None:
     """Return the tokenizer of a data set, or None if it is no longer available."""
+    wanted = record.settings.tokenizer.sha256
+    for name, checksum in (record.tokenizer_files or {}).items():
+        if checksum == wanted:
+            with suppress(SeatrialError, OSError):
+                data = store.read(f"{COPY}/{name}")
+                if sha256(data).hexdigest() == wanted:
+                    return data
     with suppress(SeatrialError, OSError):
         tokenizer, data = describe(record.settings.tokenizer.address)
         if tokenizer.sha256 == record.settings.tokenizer.sha256:
@@ -106,7 +116,7 @@ class Inspection:
     @cached_property
     def _encoder(self) -> Encoder | None:
         """The tokenizer of the data set, for decoding; None if not available."""
-        data = tokenizer_data(self.record)
+        data = tokenizer_data(self.store, self.record)
         if data is None:
             return None
         tokenizer = self.record.settings.tokenizer

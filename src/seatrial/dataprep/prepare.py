@@ -7,7 +7,7 @@ after an error, an interrupt or a kill therefore continues where the last start 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seatrial.codes.data import InputCode
@@ -41,16 +41,17 @@ from seatrial.dataprep.output.completion import (
     remove_work,
     take_claim,
 )
-from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord, summarize
+from seatrial.dataprep.output.dataset import DatasetRecord, summarize
 from seatrial.dataprep.output.mds_splits import Cut, cut, require_samples
 from seatrial.dataprep.output.quarantine import (
     collect_quarantine,
     refuse_bad_sources,
     refuse_bad_tasks,
 )
+from seatrial.dataprep.output.tokenizer_copy import write_copy
 from seatrial.dataprep.progress import PreparationPhase, Progress, Tell, Tracker
 from seatrial.dataprep.tasks.frozen import forget, freeze_into, load_records, remove_orphans
-from seatrial.dataprep.tasks.records import PartRecord, tasks_file
+from seatrial.dataprep.tasks.records import RECORD_FILE, PartRecord, tasks_file
 from seatrial.dataprep.tasks.task_list import (
     TaskList,
     Tokenizer,
@@ -60,7 +61,7 @@ from seatrial.dataprep.tasks.task_list import (
     thaw,
 )
 from seatrial.dataprep.tokenizers.identity import describe
-from seatrial.dataprep.tokenizers.locations import tokenizer_path
+from seatrial.dataprep.tokenizers.locations import tokenizer_files, tokenizer_path
 from seatrial.dataprep.tokenizers.selection import chosen_backend, distrust
 from seatrial.dataprep.tokenizers.unstated_end import end_findings
 from seatrial.dataprep.verification.verify import verify
@@ -127,6 +128,8 @@ def prepare(
     work = _Preparation(plan, driver, tell, store, thaw(frozen))
     outcome = work.finished()
     if outcome is None:
+        # The tokenizer's host may no longer respond when the tasks are done.
+        work.tokenizer_files = tokenizer_files(work.tasks.settings.tokenizer)
         try:
             freeze_into(store, frozen, tokenizer)
             outcome = work.run()
@@ -190,6 +193,8 @@ class _Preparation:
     tasks: TaskList
     claim: Claim | None = None
     """The right of this start to write files to the root."""
+    tokenizer_files: Mapping[str, bytes] = field(default_factory=dict)
+    """The tokenizer's files, which become part of the data set."""
 
     def finished(self, *, begun: bool = False) -> PreparationOutcome | None:
         """Return the outcome if the data set exists, and delete leftover work.
@@ -330,12 +335,15 @@ class _Preparation:
 
         self.tell(progress)
         files = assemble(self.tasks, records.values(), self.store, moved, begin=self._take_claim)
+        bad_lines, digest = collect_quarantine(self.store, self.tasks, records)
         record = DatasetRecord(
             self.tasks.digest,
             self.tasks.settings,
             files,
             summarize(self.tasks, records.values()),
-            *collect_quarantine(self.store, self.tasks, records),
+            bad_lines,
+            digest,
+            write_copy(self.store, self.tokenizer_files),
         )
         progress = Progress(PreparationPhase.VERIFYING, tasks=tasks, tasks_done=tasks)
         self.tell(progress)

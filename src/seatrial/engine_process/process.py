@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -285,13 +285,15 @@ def build_index_cache(
     timeout: float = 3600.0,
     *,
     engine: Engine,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Let the engine build its index of samples before the training.
 
-    `seen_at` is the location of the data in the training, `found_at` on this host.
+    `seen_at` is the location of the data in the training, `found_at` on this host. `environment`
+    identifies the tokenizer, as in the training.
     """
     words = ["--seen-at", seen_at, "--found-at", found_at, *engine.command_line(arguments)]
-    settings = {"WORLD_SIZE": str(world_size), "RANK": "0"}
+    settings = {"WORLD_SIZE": str(world_size), "RANK": "0", **(environment or {})}
     answer = _ask(engine, engine.modules.index_cache, words, timeout, settings)
     return answer if isinstance(answer, dict) else {"error": answer}
 

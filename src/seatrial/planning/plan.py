@@ -157,6 +157,15 @@ class Plan:
         return digest(data)
 
 
+def dataset_location(plan: Plan) -> str:
+    """Return the data set that the run reads; empty for mock data, or if there are several."""
+    sources = plan.spec.data.sources or ()
+    if any(source.prepared is None for source in sources):
+        return plan.data_location
+    places = {str(source.prepared).rstrip("/").rpartition("/")[0] for source in sources}
+    return places.pop() if len(places) == 1 else ""
+
+
 BROUGHT_IN = "initial-weights"
 """The directory next to a run's checkpoints for imported Hugging Face weights."""
 

@@ -79,8 +79,9 @@ UNUSED: Mapping[str, Any] = {
     "cpu_node_labels": True,
     "cpu_tolerations": True,
     "auto_resume_namespaces": True,
+    "visible_after_seconds": True,
     "images": {"tensorboard"},
-    "sources": {"auto_resume_namespaces"},
+    "sources": {"auto_resume_namespaces", "visible_after_seconds"},
 }
 """Catalog facts that do not affect which layout is chosen."""
 

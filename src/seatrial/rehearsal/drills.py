@@ -302,10 +302,15 @@ class Rehearsal:
             processes or self.twin.plan.layout.world_size,
             self.directory,
             kill,
-            environment=self.engine.environment(self.twin.plan),
+            environment=self.engine.environment(self.twin.plan) | self._tokenizer(),
             engine=self.engine.name,
         )
         return train(training, TIMEOUT, lambda step: self.announce(drill, name, step))
+
+    def _tokenizer(self) -> dict[str, str]:
+        """Return the variables that select the data set's copy of the tokenizer, if it is used."""
+        data = self.twin.data
+        return {} if data.copy is None or data.null_tokenizer else data.copy.variables()
 
     @property
     def _degrees(self) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.dataprep.output.tokenizer_copy import TokenizerCopy, copied_path, verified_copy
 from seatrial.engine_process.process import tokenizer_trouble
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
-from seatrial.planning.plan import Plan
+from seatrial.planning.plan import Plan, dataset_location
 from seatrial.rehearsal.drills import (
     Announce,
     DrillName,
@@ -101,8 +102,10 @@ def make_twins(request: RehearsalRequest) -> list[Twin]:
     if refusal:
         raise UsageError(refusal)
     files = prepared_files(plan)
-    trouble = _tokenizer_trouble(plan) if files else ""
-    return twins(request.loaded, plan, request.catalog, TwinData(files, trouble))
+    dataset = dataset_location(plan) if files else ""
+    copy = verified_copy(dataset, request.directory) if dataset else None
+    trouble = _tokenizer_trouble(plan, copy) if files else ""
+    return twins(request.loaded, plan, request.catalog, TwinData(files, trouble, copy))
 
 
 def prepared_files(plan: Plan) -> tuple[str, ...]:
@@ -130,10 +133,13 @@ def _is_weight(word: str) -> bool:
     return True
 
 
-def _tokenizer_trouble(plan: Plan) -> str:
+def _tokenizer_trouble(plan: Plan, copy: TokenizerCopy | None) -> str:
     """Return why this host cannot load the plan's tokenizer; empty if it can."""
     engine = ENGINES[plan.spec.engine.name]
     wanted = engine.hub_tokenizer(plan)
+    if copy is not None and plan.model.tokenizer:
+        path = copied_path(copy.directory, plan.model.tokenizer)
+        return tokenizer_trouble(path, "", engine=engine) if wanted is not None else ""
     if wanted is None:
         name = plan.model.tokenizer
         return "" if not name or Path(name).is_file() else "the file does not exist"

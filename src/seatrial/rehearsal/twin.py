@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.dataprep.output.tokenizer_copy import TokenizerCopy
 from seatrial.engines.engine import DataFormat
 from seatrial.engines.registry import ENGINES
 from seatrial.planning.layout import Axis, Layout
@@ -54,6 +55,8 @@ class TwinData:
     """The spec's data, without `.bin` and `.idx`; empty for the engine's mock data."""
     tokenizer_trouble: str = ""
     """Why the tokenizer cannot be loaded. If set, the twin uses a NullTokenizer."""
+    copy: TokenizerCopy | None = None
+    """The data set's copy of the tokenizer, if it has one."""
 
     @property
     def real(self) -> bool:

@@ -6,11 +6,14 @@ from fnmatch import fnmatchcase
 
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.plan import dataset_location
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import escape
 from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.resources import grace_seconds, planned_save_seconds
+from seatrial.spec.addresses import is_stored
 from seatrial.spec.cluster import SecretRef
+from seatrial.storage.visibility import DEFAULT_SECONDS, VARIABLE
 
 SCRATCH = "/scratch"
 """Mount point of local disk, for files that need not outlive the pod."""
@@ -113,6 +116,16 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
         values["SEATRIAL_SAVE_SECONDS"] = f"{seconds:.3g}"
     if not scene.on_cpu:
         values |= recorder_environment(scene)
+    if scene.tier is not None and scene.tier.visible_after_seconds != DEFAULT_SECONDS:
+        # How long one node waits for a file that another node has written.
+        values[VARIABLE] = f"{scene.tier.visible_after_seconds:g}"
+    dataset = dataset_location(scene.plan)
+    if dataset and scene.plan.model.tokenizer:
+        # The ranks load the data set's copy of the tokenizer, if it has one.
+        values["SEATRIAL_DATASET"] = dataset
+    if is_stored(scene.plan.model.tokenizer):
+        # Without a copy in the data set, each node downloads it once.
+        values["SEATRIAL_TOKENIZER_SOURCE"] = scene.plan.model.tokenizer
     values |= logger_environment(scene) | _retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     # The spec takes precedence. Rules have already checked its variables.

@@ -5,8 +5,10 @@
 from itertools import groupby
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.storage import StorageKind
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
+from seatrial.planning.saving.run_saves import Saves
 from seatrial.planning.saving.size import usd_per_month
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.spec.cluster import Operator
@@ -147,6 +149,21 @@ def stage_words(plan: Plan) -> str:
         words.append(f"{size}{'' if words else ' layers'} in {stages}")
         first = last + 1
     return ", ".join(words)
+
+
+def object_store_words(saves: Saves | None, catalog: Catalog) -> str:
+    """Return the list price of the checkpoints in an object store; empty for other storage."""
+    if saves is None:
+        return ""
+    tier = catalog.storage(saves.tier)
+    if tier.kind is not StorageKind.OBJECT:
+        return ""
+    if tier.price is None or saves.budget.usd_per_month is None:
+        return f"no list price for {saves.tier}: add one to your own catalog"
+    writes, source = saves.budget.usd_per_save, f"{tier.price.as_of}, {tier.price.region}"
+    per_save = f" and ${three(writes)} of write operations per save" if writes is not None else ""
+    month = f"${three(saves.budget.usd_per_month)} a month for these checkpoints"
+    return f"{month}{per_save}, at the list price of {source}"
 
 
 def new_volume_words(plan: Plan, catalog: Catalog) -> str:

@@ -88,6 +88,8 @@ class Page:
     """The fewest nodes and the largest model, if they were asked for."""
     volume: str = ""
     """The volume that a launch would create."""
+    storage_price: str = ""
+    """The list price of checkpoints in an object store; empty for other storage."""
     warned: str = ""
     """The number of findings that only `seatrial check` lists, and the command."""
 
@@ -333,6 +335,8 @@ def _saves(page: Page) -> Iterator[Line]:
     yield "", failure_words(page)
     on_volume = f", on {page.volume}" if page.volume else ""
     yield "", f"{three(budget.capacity / TIB)} TiB kept{on_volume}"
+    if page.storage_price:
+        yield "", page.storage_price
     others = _other_tiers(page)
     if others:
         yield "", f"on the smallest volume of other tiers: {others}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.dataprep.drivers.driver import THREADS, usable_cores
+from seatrial.dataprep.output.tokenizer_copy import verified_copy
 from seatrial.engine_process.process import build_index_cache as build_engine_cache
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
@@ -169,7 +170,11 @@ def build_index_cache(
         return f"not built: {blend} does not exist"
     # Calling the engine takes about ten seconds. A different plan or blend may need other files.
     cache = Path(place, "cache")
-    wanted = digest({"arguments": arguments, "blend": sha256(blend.read_bytes()).hexdigest()})
+    copy = verified_copy(place, cache)
+    wanted = digest(
+        {"arguments": arguments, "blend": sha256(blend.read_bytes()).hexdigest()}
+        | ({"tokenizer": copy.digest} if copy else {})
+    )
     built = cache / f"{CACHE_MARK}{wanted.partition(':')[2][:12]}"
     if _is_whole(built):
         return f"already in {cache}"
@@ -180,7 +185,10 @@ def build_index_cache(
         missing = f"{engine.title} was not found (run seatrial doctor, or set {variable})"
         return f"not built: {missing}; training builds it when it first starts"
     ranks = resolved.layout.world_size
-    answer = build_engine_cache(arguments, resolved.data_location, place, ranks, engine=engine)
+    environment = engine.environment(resolved) | (copy.variables() if copy else {})
+    answer = build_engine_cache(
+        *(arguments, resolved.data_location, place, ranks), engine=engine, environment=environment
+    )
     if "error" in answer:
         return f"not built: {answer['error']}"
     cache.mkdir(exist_ok=True)

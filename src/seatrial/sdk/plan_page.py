@@ -17,7 +17,7 @@ from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import budget_of
 from seatrial.planning.search.sizing import limits_of
 from seatrial.planning.search.verdicts import far_batch, lost_time, verdicts
-from seatrial.reports.plan_phrases import new_volume_words
+from seatrial.reports.plan_phrases import new_volume_words, object_store_words
 from seatrial.reports.plan_text import Page
 from seatrial.reports.terminal import count_line, seatrial_words
 from seatrial.runs.kept_plan import PlanBeside, Tell, plan_file, reuse_or_plan, write
@@ -80,6 +80,7 @@ def plan_page(
         "",
         findings,
         volume=new_volume_words(run.plan, facts),
+        storage_price=object_store_words(budget.saves, facts),
         warned=_check_words(file, texts, run, findings),
     )
     return _with_limits(page, say) if limits else page

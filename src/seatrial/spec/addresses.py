@@ -59,6 +59,20 @@ Address = Annotated[str, AfterValidator(_address)]
 """A path, or a URL in a supported object store."""
 
 
+def check_address(value: object) -> object:
+    """Check an address before a pattern, whose message would not say what to write instead."""
+    return _address(value) if isinstance(value, str) else value
+
+
+STORED = r"(s3|gs|az|abfss?)://\S+"
+"""A regular expression for addresses in object stores, for fields that also take a Hub name."""
+
+
+def is_stored(address: str) -> bool:
+    """True if the address is in an object store, not on the Hub or a path."""
+    return "://" in address and not address.startswith("hf://")
+
+
 def tokenizer_name(address: str) -> tuple[str, str]:
     """Split an address into the tokenizer's name or path, and its Hub revision (empty if none)."""
     if not address.startswith("hf://"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from seatrial.codes.spec import SpecCode
-from seatrial.spec.addresses import Address
+from seatrial.spec.addresses import STORED, Address, check_address
 from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
 from seatrial.spec.scalars import LARGEST, Flag, Fraction, PositiveFloat, PositiveInt
 
@@ -132,6 +132,20 @@ class Preparation(SpecModel):
     """Fraction of unusable lines (not JSON, or no text) above which preparation fails."""
 
 
+TokenizerAddress = Annotated[
+    str,
+    # A bare word is not a path: `gpt2` usually means that `hf://` was omitted.
+    Field(
+        pattern=(
+            rf"^(hf://[^\s@]+(@[^\s@]+)?|{STORED}|[^\s:]*/[^\s:]+"
+            r"|[^\s:]+\.(json|model|tiktoken))$"
+        )
+    ),
+    BeforeValidator(check_address),
+]
+"""The address of a tokenizer: on the Hub, in a store, or a path."""
+
+
 class DataSpec(SpecModel):
     """The training data: sources, or the engine's mock data for a test."""
 
@@ -139,12 +153,8 @@ class DataSpec(SpecModel):
     """The corpora, in order."""
     mock: Flag | None = Field(default=None, validate_default=True)
     """True to use the engine's mock data instead of sources, to test a layout."""
-    tokenizer: str | None = Field(
-        default=None,
-        # A bare word is not a path: `gpt2` usually means that `hf://` was omitted.
-        pattern=r"^(hf://[^\s@]+(@[^\s@]+)?|[^\s:]*/[^\s:]+|[^\s:]+\.(json|model|tiktoken))$",
-    )
-    """`hf://NAME@REVISION`, or the path of a tokenizer file; defaults to the preset's."""
+    tokenizer: TokenizerAddress | None = None
+    """`hf://NAME@REVISION`, a path, `s3://`, `abfs://` or `gs://`; defaults to the preset's."""
     split: Split = (98.0, 2.0, 0.0)
     """Shares of the data for training, validation and test."""
     location: Address | None = Field(default=None, min_length=1)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     PlainValidator,
     ValidationInfo,
@@ -15,7 +16,7 @@ from pydantic import (
 )
 
 from seatrial.codes.spec import SpecCode
-from seatrial.spec.addresses import Address
+from seatrial.spec.addresses import STORED, Address, check_address
 from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import ClusterSpec
@@ -27,16 +28,21 @@ from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.scalars import Flag, RunName
 from seatrial.spec.training import TrainingSpec, as_benchmark
 
+WeightsAddress = Annotated[
+    str,
+    Field(pattern=rf"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|{STORED}|/\S*)$"),
+    BeforeValidator(check_address),
+]
+"""The address of Hugging Face weights: on the Hub, in a store, or a path."""
+
 
 class InitialWeights(SpecModel):
     """Weights that a new run starts from, with new optimizer state, schedule and data order."""
 
     checkpoint: Address | None = Field(default=None, min_length=1)
     """Path or URL of a checkpoint from the same engine."""
-    huggingface: str | None = Field(
-        default=None, validate_default=True, pattern=r"^(hf://[^\s@]+/[^\s@]+(@[^\s@]+)?|/\S*)$"
-    )
-    """Hugging Face weights, as `hf://OWNER/NAME@REVISION` or a directory; imported once."""
+    huggingface: WeightsAddress | None = Field(default=None, validate_default=True)
+    """Hugging Face weights: `hf://OWNER/NAME@REVISION`, a directory, or `s3://`, `abfs://`, `gs://`."""
 
     @field_validator("huggingface")
     @classmethod

@@ -19,6 +19,14 @@ KILL = "SEATRIAL_DRILL_KILL"
 """`RANK:STEP`: in a drill, this rank kills itself with SIGKILL after this step."""
 REVISION = "SEATRIAL_TOKENIZER_REVISION"
 """The revision of a tokenizer on the Hugging Face Hub; the engine has no option for a revision."""
+DATASET = "SEATRIAL_DATASET"
+"""The location of the data set, which may have a copy of the tokenizer; optional."""
+TOKENIZER_SOURCE = "SEATRIAL_TOKENIZER_SOURCE"
+"""The address of a tokenizer in an object store; optional."""
+TOKENIZER = "SEATRIAL_TOKENIZER"
+"""Directory with the data set's copy of the tokenizer. The supervisor sets it, if there is one."""
+TOKENIZER_DIGEST = "SEATRIAL_TOKENIZER_DIGEST"
+"""The digest of that copy."""
 RUN = "SEATRIAL_RUN"
 """The run's name, used as a label on its metrics."""
 METRICS_PORT = "SEATRIAL_METRICS_PORT"
@@ -41,7 +49,7 @@ ATTEMPT = "SEATRIAL_ATTEMPT"
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
 """Number of consecutive starts without a new checkpoint after which the run stops; optional."""
 INITIAL_WEIGHTS = "SEATRIAL_INITIAL_WEIGHTS"
-"""`hf://OWNER/NAME@REVISION` or a directory: Hugging Face weights to import first."""
+"""An address on the Hub or in a store, or a directory: Hugging Face weights to import first."""
 PARENT = "SEATRIAL_CONTINUE_FROM"
 """The location of the parent run's checkpoints; optional."""
 PARENT_STEP = "SEATRIAL_CONTINUE_STEP"
@@ -118,6 +126,10 @@ class Settings:
     """Hugging Face weights to import before the first step; empty if none."""
     parent: Parent | None = None
     """The parent run, if any."""
+    tokenizer: str = ""
+    """Directory with the data set's copy of the tokenizer; empty to load it from its address."""
+    tokenizer_digest: str = ""
+    """The digest of that copy, which is the same on every host."""
 
     @property
     def writes_events(self) -> bool:
@@ -158,6 +170,8 @@ def settings() -> Settings:
         _mlflow(),
         os.environ.get(INITIAL_WEIGHTS, ""),
         _parent(),
+        os.environ.get(TOKENIZER, ""),
+        os.environ.get(TOKENIZER_DIGEST, ""),
     )
 
 

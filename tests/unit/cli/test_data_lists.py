@@ -106,8 +106,8 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
     cache = tmp_path / "out" / "cache"
     asked = []
 
-    def build(*_: Any, **__: Any) -> dict[str, int]:
-        asked.append(1)
+    def build(*_: Any, environment: dict[str, str], **__: Any) -> dict[str, int]:
+        asked.append(environment["SEATRIAL_TOKENIZER"])
         cache.mkdir(exist_ok=True)
         for name in ("a-description.txt", "a-shuffle_index.npy"):
             (cache / name).write_text("made")
@@ -126,7 +126,8 @@ def test_the_index_cache_is_built_again_for_other_weights_and_when_files_are_gon
     prepare(plan(spec, weights), InlineDriver())
     assert build_index_cache(spec, weights).startswith("2 files")
     assert build_index_cache(spec, weights).startswith("already in ")
-    assert len(asked) == 4
+    # Named after the tokenizer that training loads.
+    assert asked == [str(tmp_path / "out" / "tokenizer")] * 4
 
 
 def test_a_file_that_is_larger_than_a_task_is_warned_of(

@@ -16,6 +16,9 @@ from seatrial.planning.plan import Machines, Origin
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.run_budget import Duration, budget_of
+from seatrial.planning.saving.interval import rate_of
+from seatrial.planning.saving.run_saves import Saves
+from seatrial.planning.saving.save_budget import SavedRun, save_budget
 from seatrial.planning.search.sizing import Fewest, LargestModel, Limits
 from seatrial.reports.node_map import node_pictures
 from seatrial.reports.plan_html import html_page
@@ -24,6 +27,7 @@ from seatrial.reports.plan_phrases import (
     duration,
     duration_with_error,
     new_volume_words,
+    object_store_words,
     rate,
     schedule_words,
     stage_words,
@@ -39,8 +43,10 @@ from seatrial.reports.plan_text import (
     say_page,
 )
 from seatrial.sdk.sweep import combinations
+from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
+from seatrial.spec.training import Precision
 from tests.conftest import resolved
 from tests.unit.cli.made_up_plan import made_up_page, with_figures
 from tests.unit.planning.search.asked import opened
@@ -226,6 +232,31 @@ def test_a_new_volume_is_told_with_its_price_and_one_that_is_there_is_not() -> N
     assert ("a month)" in said) == (tier.price is not None)
     for storage in ("{claim: shared}", "{tier: fsx-lustre-250, volume: {handle: fs-1}}"):
         assert new_volume_words(resolved(f"cluster.storage={storage}"), priced) == ""
+
+
+def test_checkpoints_in_an_object_store_are_told_with_their_price(catalog: Catalog) -> None:
+    run = SavedRun(
+        parameters=7_000_000_000,
+        precision=Precision.BF16,
+        nodes=2,
+        node_bandwidth=None,
+        steps=1000,
+        step_seconds=1.0,
+        between_failures=1e6,
+        ranks=512,
+    )
+
+    def said(tier: str) -> str:
+        budget = save_budget(run, CheckpointsSpec(every_steps=100), catalog.storage(tier))
+        return object_store_words(Saves(tier, False, budget, {}, rate_of(None), 1e6, 1.0), catalog)
+
+    assert said("amlfs-125") == ""
+    assert said("azure-blob") == "no list price for azure-blob: add one to your own catalog"
+    words = said("gcs-fuse")
+    # 1030 files at $0.005 per thousand.
+    assert " a month for these checkpoints and $0.01 of write operations per save" in words
+    assert words.endswith("at the list price of 2026-11, us-east1")
+    assert object_store_words(None, catalog) == ""
 
 
 @pytest.mark.parametrize(

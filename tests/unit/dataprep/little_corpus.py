@@ -5,6 +5,7 @@
 import hashlib
 import json
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -65,6 +66,14 @@ def tokenizer_json() -> str:
     )
     tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
     return str(tokenizer.to_str())
+
+
+def forget_copy(dataset: Path) -> None:
+    """Make a data set one of an older version, which has no copy of its tokenizer."""
+    record = json.loads((dataset / "dataset.json").read_text())
+    del record["tokenizer_files"]
+    (dataset / "dataset.json").write_text(json.dumps(record))
+    shutil.rmtree(dataset / "tokenizer")
 
 
 def documents(seed: int, count: int) -> Iterator[dict[str, object]]:

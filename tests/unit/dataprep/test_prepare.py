@@ -71,7 +71,9 @@ def test_a_path_that_is_absent_is_told_before_the_tokenizer_is_fetched(spec: Pat
 def test_nothing_but_the_data_set_is_left(spec: Path, tmp_path: Path) -> None:
     outcome = run(spec)
     files = [f"{file.name}.{end}" for file in outcome.record.files for end in ("bin", "idx")]
-    assert sorted(contents(tmp_path / "out")) == sorted([*files, "blend.txt", "dataset.json"])
+    assert sorted(contents(tmp_path / "out")) == sorted(
+        [*files, "blend.txt", "dataset.json", "tokenizer", "tokenizer/tokenizer.json"]
+    )
 
 
 def test_a_second_start_does_nothing_and_says_so(spec: Path, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ prepares the same list, or resumes it after a kill, writes the same bytes.
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from seatrial.dataprep.output.dataset import RECORD_FILE, DatasetRecord
+from seatrial.dataprep.output.dataset import DatasetRecord
 from seatrial.dataprep.output.quarantine import QUARANTINE_FILE
 from seatrial.dataprep.tasks.frozen import WORK
+from seatrial.dataprep.tasks.records import RECORD_FILE
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.errors import SeatrialError
 from seatrial.hashing import canonical_json

@@ -7,13 +7,13 @@ same input give the same bytes, including the record.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.index_file import IndexHeader
-from seatrial.dataprep.tasks.records import Counts, PartRecord
+from seatrial.dataprep.tasks.records import RECORD_FILE, Counts, PartRecord
 from seatrial.dataprep.tasks.task_list import (
     TaskList,
     TaskSettings,
@@ -26,8 +26,6 @@ from seatrial.hashing import canonical_json
 from seatrial.storage.digests import joined
 from seatrial.storage.state_files import parse_json
 
-RECORD_FILE = "dataset.json"
-"""Path of the record below the root of the output."""
 FORMAT = 1
 """Incremented when older records can no longer be read."""
 
@@ -124,6 +122,8 @@ class DatasetRecord:
     """Path of the list of all bad lines below the root of the output; None if there are none."""
     quarantine_digest: str | None = None
     """Digest of that list; None in records of older versions."""
+    tokenizer_files: Mapping[str, str] | None = None
+    """SHA-256 of the tokenizer's files by name; None in records of older versions."""
 
     @property
     def tokens(self) -> int:

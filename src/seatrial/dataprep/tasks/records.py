@@ -13,6 +13,9 @@ from typing import Any
 from seatrial.hashing import canonical_json
 from seatrial.storage.state_files import parse_json
 
+RECORD_FILE = "dataset.json"
+"""Path of a data set's record below the root of the output."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartFile:

@@ -9,6 +9,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
@@ -16,15 +17,33 @@ from typing import Any
 
 from seatrial.codes.data import BadInputError, InputCode
 from seatrial.dataprep.tasks.records import tokenizer_file
-from seatrial.dataprep.tasks.task_list import TaskList
+from seatrial.dataprep.tasks.task_list import TaskList, Tokenizer
 from seatrial.dataprep.tokenizers.tiktoken_file import known_encodings, ranks_file
 from seatrial.errors import SeatrialError
+from seatrial.spec.addresses import is_stored
+from seatrial.storage.access import store_at
 from seatrial.storage.state_files import DamagedError, read_state, write_state
 from seatrial.storage.store import Store
 
 _FILES = ("tokenizer.json", "tokenizer.model")
 """The files to look for in a directory or a repository, the preferred one first."""
 _SETTINGS = "tokenizer_config.json"
+COPIED = (
+    *_FILES,
+    _SETTINGS,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+    "config.json",
+)
+"""Files that transformers reads to load a tokenizer, by name: no Python code and no pickles.
+
+`config.json` names the class if `tokenizer_config.json` does not."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TRIES = 3
 """Attempts to reach the Hub; the library's own retries take 30 s and print 11 lines."""
@@ -44,25 +63,43 @@ class FoundTokenizer:
     data: bytes
     settings: dict[str, Any] = field(default_factory=dict)
     """Content of `tokenizer_config.json`; empty if there is none."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """All files of the tokenizer by name; empty unless `locate` was called with `whole`."""
 
 
 def _absent(address: str, rule: str, fix: str) -> BadInputError:
     return BadInputError(InputCode.TOKENIZER, address, rule, fix, address)
 
 
-def locate(address: str) -> FoundTokenizer:
-    """Read the file at an address; raise BadInputError if there is none."""
+def locate(address: str, *, whole: bool = False) -> FoundTokenizer:
+    """Read the file at an address, and with `whole` all files that belong to the tokenizer.
+
+    Raises:
+        BadInputError: There is no tokenizer at the address.
+    """
     if address.startswith("hf://"):
-        return _on_the_hub(address)
+        return _on_the_hub(address, whole=whole)
+    if is_stored(address):
+        return _in_store(address, whole=whole)
     path = Path(address).expanduser()
     if path.exists():
-        return _on_disk(path)
+        return _on_disk(path, whole=whole)
     if "/" not in address:
         return _with_tiktoken(address)
     raise _absent(address, "the file does not exist.", "Check data.tokenizer.")
 
 
-def _on_disk(path: Path) -> FoundTokenizer:
+def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """Return all files of a tokenizer by name, to store them next to the data."""
+    found = locate(tokenizer.address, whole=True)
+    if sha256(found.data).hexdigest() != tokenizer.sha256:
+        raise _absent(
+            tokenizer.address, "the tokenizer changed in the meantime.", "Rerun the command."
+        )
+    return found.files
+
+
+def _on_disk(path: Path, *, whole: bool) -> FoundTokenizer:
     if path.is_dir():
         files = [path / name for name in _FILES if (path / name).is_file()]
         if not files:
@@ -76,11 +113,41 @@ def _on_disk(path: Path) -> FoundTokenizer:
     try:
         data = path.read_bytes()
         settings = beside.read_bytes() if beside.is_file() else b"{}"
+        # A file with a different name is complete: the files around it may be of other tokenizers.
+        others = COPIED if whole and path.name in _FILES else ()
+        there = [name for name in others if (path.parent / name).is_file()]
+        copied = {name: (path.parent / name).read_bytes() for name in there}
     except OSError as error:
         raise _absent(
             str(path), f"cannot be read: {error.strerror}.", "Check its permissions."
         ) from error
-    return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings))
+    copied |= {path.name: data} if whole else {}
+    return FoundTokenizer(str(path.resolve()), data, _settings(beside, settings), copied)
+
+
+def _in_store(address: str, *, whole: bool) -> FoundTokenizer:
+    """Read a file in an object store, or the files in a directory there."""
+    above, _, last = address.rstrip("/").rpartition("/")
+    is_file = last.endswith((".json", ".model", ".tiktoken"))
+    store = store_at(above if is_file else address)
+
+    def fetch(name: str) -> bytes | None:
+        try:
+            return store.read(name)
+        except FileNotFoundError:
+            return None
+
+    names = (last,) if is_file else _FILES
+    name, data = next(((name, data) for name in names if (data := fetch(name))), ("", b""))
+    if not data:
+        rule = f"there is no {' or '.join(names)}, or it is empty."
+        raise _absent(address, rule, "Check data.tokenizer.")
+    beside = fetch(_SETTINGS) or b"{}"
+    others = COPIED if whole and name in _FILES else ()
+    files = {other: found for other in others if (found := fetch(other)) is not None}
+    files |= {name: data} if whole else {}
+    where = f"{store.address}/{name}"
+    return FoundTokenizer(where, data, _settings(Path(_SETTINGS), beside), files)
 
 
 def _settings(path: Path, data: bytes) -> dict[str, Any]:
@@ -91,13 +158,18 @@ def _settings(path: Path, data: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _on_the_hub(address: str) -> FoundTokenizer:
+def _on_the_hub(address: str, *, whole: bool) -> FoundTokenizer:
     """Load from the Hub through its cache; resolves the revision to a commit."""
     hub = importlib.import_module("huggingface_hub")
     name, _, revision = address.removeprefix("hf://").partition("@")
-    silence = _unanswered(hub, name, revision)
+    cached = partial(_cached, hub, name, revision)
+    # The Hub is not needed if the cache knows of every file if it exists in this commit.
+    wanted = COPIED if whole else _FILES[:1]
+    silence = "" if all(map(cached, wanted)) else _unanswered(hub, name, revision)
 
     def fetch(file: str) -> Path | None:
+        if known := cached(file):
+            return known[0]
         try:
             return Path(
                 hub.hf_hub_download(
@@ -115,6 +187,7 @@ def _on_the_hub(address: str) -> FoundTokenizer:
     try:
         path = next((path for path in map(fetch, _FILES) if path is not None), None)
         beside = fetch(_SETTINGS)
+        others = {file: fetch(file) for file in COPIED} if whole else {}
     except (OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError, ValueError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise _absent(
@@ -123,32 +196,41 @@ def _on_the_hub(address: str) -> FoundTokenizer:
             "Check the name and the revision; set HF_TOKEN for a gated repository, or download"
             " tokenizer.json and use its path.",
         ) from error
-    if path is None and silence:
-        raise _absent(
+    if path is None:
+        raise _not_on_the_hub(address, silence)
+    # The cache stores each file below its commit.
+    pinned = f"hf://{name}@{path.parent.name}"
+    settings = beside.read_bytes() if beside is not None else b"{}"
+    files = {file: found.read_bytes() for file, found in others.items() if found is not None}
+    return FoundTokenizer(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings), files)
+
+
+def _not_on_the_hub(address: str, silence: str) -> BadInputError:
+    if silence:
+        return _absent(
             address,
             f"the Hub does not respond ({silence}), and its cache on this machine does not contain"
             " the tokenizer.",
             "Retry when the Hub is reachable, or download tokenizer.json on a machine that can"
             " reach it and use its path.",
         )
-    if path is None:
-        raise _absent(
-            address,
-            f"the repository has neither {_FILES[0]} nor {_FILES[1]}.",
-            "Use a repository that has one, or the path of a file.",
-        )
-    # The cache stores each file below its commit.
-    pinned = f"hf://{name}@{path.parent.name}"
-    settings = beside.read_bytes() if beside is not None else b"{}"
-    return FoundTokenizer(pinned, path.read_bytes(), _settings(Path(_SETTINGS), settings))
+    return _absent(
+        address,
+        f"the repository has neither {_FILES[0]} nor {_FILES[1]}.",
+        "Use a repository that has one, or the path of a file.",
+    )
+
+
+def _cached(hub: Any, name: str, revision: str, file: str) -> tuple[Path | None] | None:
+    """Return a commit's file in the cache, or (None,) if it does not exist; None if unknown."""
+    if not _COMMIT.fullmatch(revision):
+        return None
+    found = hub.try_to_load_from_cache(name, file, revision=revision)
+    return None if found is None else (Path(found) if isinstance(found, str) else None,)
 
 
 def _unanswered(hub: Any, name: str, revision: str) -> str:
-    """Explain why the Hub is unreachable; empty if it is reachable, or the commit is cached."""
-    if _COMMIT.fullmatch(revision) and isinstance(
-        hub.try_to_load_from_cache(name, _FILES[0], revision=revision), str
-    ):
-        return ""
+    """Explain why the Hub is unreachable; empty if it is reachable."""
     try:
         url = hub.hf_hub_url(name, _FILES[0], revision=revision or None)
     except (ValueError, hub.errors.HFValidationError):

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from seatrial.codes.datasets import DatasetCode
 from seatrial.dataprep.output.assemble import THREADS
-from seatrial.dataprep.output.dataset import RECORD_FILE, DataFile, DatasetRecord
+from seatrial.dataprep.output.dataset import DataFile, DatasetRecord
 from seatrial.dataprep.output.quarantine import check_quarantine
 from seatrial.dataprep.output.report import VerificationReport
 from seatrial.dataprep.output.stored_index import ShortReadError
+from seatrial.dataprep.output.tokenizer_copy import check_copy
+from seatrial.dataprep.tasks.records import RECORD_FILE
 from seatrial.dataprep.tasks.task_list import TaskSettings
 from seatrial.dataprep.verification.index import check_index
 from seatrial.dataprep.verification.round_trip import check_round_trip
@@ -63,6 +65,7 @@ def verify(
             reading.stop()
             raise
     findings += check_quarantine(store, record)
+    findings += check_copy(store, record.tokenizer_files or {})
     if tokenizer_file is not None and not findings:
         findings += check_round_trip(store, record, tokenizer_file, sample)
     return findings

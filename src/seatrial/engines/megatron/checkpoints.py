@@ -41,6 +41,8 @@ FSDP = "fsdp_dtensor"
 RESHARDABLE = frozenset({"none", "fully_reshardable", "fully_sharded_model_space", FSDP})
 """Optimizer shardings that load with different tensor and pipeline degrees (megatron-core 0.19.2,
 `DistributedOptimizer.checkpoint_fully_reshardable_formats`)."""
+SPEC_TOKENIZER = "seatrial_tokenizer"
+"""The worker's own argument with the tokenizer in the spec, if ranks load a copy of it."""
 _ROTATED = ("rope", "mrope", "yarn")
 _FETCHED = re.compile(r"/models--([^/]+)/snapshots/")
 
@@ -216,7 +218,7 @@ def _split(text: object) -> str:
 
 def _tokenizer(values: Values) -> str:
     kind = str(values.get("tokenizer_type") or "")
-    model = str(values.get("tokenizer_model") or "")
+    model = str(values.get(SPEC_TOKENIZER) or values.get("tokenizer_model") or "")
     # A Hub revision is loaded from the copy that the worker downloaded.
     fetched = _FETCHED.search(model)
     model = fetched[1].replace("--", "/") if fetched else model

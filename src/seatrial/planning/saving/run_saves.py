@@ -52,6 +52,7 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
         steps=plan.length.steps,
         step_seconds=chosen.time.total,
         between_failures=rate.between_failures(machines.world_size),
+        ranks=machines.world_size,
     )
     profile = catalog.profile(machines.profile)
     claimed = machines.storage.startswith("claim/")

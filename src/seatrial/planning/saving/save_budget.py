@@ -13,6 +13,7 @@ from seatrial.planning.saving.size import (
     kept_checkpoints,
     too_large,
     usd_per_month,
+    usd_per_save,
     volume_bytes,
     write_seconds,
 )
@@ -44,6 +45,8 @@ class SavedRun:
     step_seconds: float
     between_failures: float
     """Mean seconds between failures of the whole job."""
+    ranks: int = 0
+    """Number of ranks, each of which writes files of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class SaveBudget:
     """True if the tier provides that volume without a quota increase."""
     usd_per_month: float | None
     """List price of that volume per month; None if no price is published."""
+    usd_per_save: float | None = None
+    """List price of the write operations of one save; None if they are free, or unknown."""
 
 
 def save_budget(
@@ -116,6 +121,7 @@ def save_budget(
         volume=needed,
         available=not too_large(capacity, tier),
         usd_per_month=usd_per_month(needed, tier),
+        usd_per_save=usd_per_save(run.ranks, tier),
     )
 
 

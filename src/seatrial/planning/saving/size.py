@@ -127,3 +127,15 @@ def too_large(needed: int, tier: StorageTier) -> bool:
 def usd_per_month(capacity: int, tier: StorageTier) -> float | None:
     """Return the list price per month, or None if no price is published."""
     return None if tier.price is None else capacity / GIB * tier.price.usd_per_gib_month
+
+
+WRITES_PER_RANK = 2
+"""Files per rank in a save: megatron-core writes with two threads, other engines with one."""
+OTHER_WRITES = 6
+"""Files of a save besides those of the ranks: metadata, shared state and the record."""
+
+
+def usd_per_save(ranks: int, tier: StorageTier) -> float | None:
+    """Return the list price of a save's write operations, or None if they are free or unknown."""
+    price = None if tier.price is None else tier.price.usd_per_1000_writes
+    return None if price is None else (WRITES_PER_RANK * ranks + OTHER_WRITES) / 1000 * price

@@ -22,6 +22,7 @@ from seatrial.codes.checkpoints import CheckpointCode, found
 from seatrial.findings import Finding, Severity
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.storage.location import LocalPlace
+from seatrial.storage.visibility import visible_after_seconds, wait_until
 from seatrial.worker.collectives import first_rank, gathered, rank, world_size
 from seatrial.worker.settings import Settings
 
@@ -108,8 +109,17 @@ def _refuse(place: LocalPlace, request: ResumeRequest, there: list[Checkpoint]) 
 
 def _share_of(place: LocalPlace, directory: str, wanted: Record | None) -> list[Finding]:
     """Verify this rank's share of a checkpoint."""
-    record, findings = read_record(place, directory)
-    if record is None or wanted is None or record.identity != wanted.identity:
+    record: Record | None = None
+    findings: list[Finding] = []
+
+    def is_same() -> bool:
+        nonlocal record, findings
+        record, findings = read_record(place, directory)
+        return record is not None and wanted is not None and record.identity == wanted.identity
+
+    # The node that wrote the record may have done so just before the restart.
+    patience = visible_after_seconds() if wanted is not None else 0.0
+    if not wait_until(is_same, patience) or record is None:
         rule = f"rank {rank()} does not see the same record as the first rank."
         fix = "Check that all nodes mount the same volume."
         where = str(Path(place.address, directory))

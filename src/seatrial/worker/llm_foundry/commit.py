@@ -21,7 +21,7 @@ from llmfoundry import __version__ as engine_version
 from omegaconf import OmegaConf
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from seatrial.checkpoints.commit import commit, make_room, read_back
+from seatrial.checkpoints.commit import commit, make_room, read_back, saved_names
 from seatrial.checkpoints.inventory import Checkpoint
 from seatrial.checkpoints.naming import METADATA, RECORD
 from seatrial.checkpoints.record import Record, ShardFile, ShardList
@@ -39,6 +39,7 @@ from seatrial.engines.llm_foundry.checkpoints import (
 )
 from seatrial.engines.llm_foundry.settings import NAMING
 from seatrial.storage.location import LocalPlace
+from seatrial.storage.visibility import visible_after_seconds
 from seatrial.units import format_bytes
 from seatrial.version import VERSION
 from seatrial.worker.checkpointing.retention import Retirement
@@ -159,8 +160,9 @@ class ComposerCommitter:
 
     def _finish(self, step: int, samples: int, directory: Path) -> None:
         """Read the files back, combine the digests of all ranks, and commit."""
-        names = first_rank(lambda: sorted(path.name for path in directory.iterdir()))
-        mine = [read_back(directory / name) for name in names[rank() :: world_size()]]
+        patience = visible_after_seconds()
+        names = first_rank(lambda: saved_names(directory, patience))
+        mine = [read_back(directory / name, patience) for name in names[rank() :: world_size()]]
         every = gathered_at_first(mine)
 
         def create() -> str:
@@ -175,7 +177,7 @@ class ComposerCommitter:
                 validation_loss=self.validation_loss,
             )
             place = LocalPlace(self._save)
-            done = _fenced(lambda: commit(place, files, record)).record
+            done = _fenced(lambda: commit(place, files, record, patience)).record
             self._retirement.after_commit(place)
             number = done.shards.files
             count = f"{number} file{'s' if number != 1 else ''}"

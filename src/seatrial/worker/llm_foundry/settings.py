@@ -8,6 +8,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from seatrial.dataprep.output.tokenizer_copy import copied_path
+
+CONFIG = "config.json"
 OURS = "worker"
 """The section that is not part of LLM Foundry's settings."""
 
@@ -25,6 +28,16 @@ class Mock:
     """Number of training samples; 0 for no data."""
     seed: int
     """Seed for the random tokens."""
+
+
+def use_copy(configured: Any, copy: str) -> None:
+    """Load the tokenizer, and the configuration of a Hub model, from the data set's copy."""
+    named = configured.tokenizer.name
+    configured.tokenizer.name = copied_path(copy, named)
+    configured.tokenizer.get("kwargs", {}).pop("revision", None)
+    model = configured.get("model", {})
+    if model.get("pretrained_model_name_or_path") == named and Path(copy, CONFIG).is_file():
+        model.pretrained_model_name_or_path = copy
 
 
 def read(words: list[str]) -> tuple[Any, Mock | None]:

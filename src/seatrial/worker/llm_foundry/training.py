@@ -139,6 +139,8 @@ def _train(chosen: Settings, words: list[str], heart: BeatWriter) -> bool:
     observer = ComposerObserver(chosen, configured, heart, keeper)
     if mock is not None:
         make_mock_data(mock)
+    elif chosen.tokenizer:
+        settings.use_copy(configured, chosen.tokenizer)
     callbacks.register(CALLBACK, func=_always(observer))
     configured.setdefault("callbacks", {})
     configured.callbacks[CALLBACK] = {}

@@ -32,6 +32,7 @@ from seatrial.checkpoints.stopping import StopCode, StopError
 from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.storage.location import LocalPlace
+from seatrial.storage.visibility import visible_after_seconds
 from seatrial.units import format_bytes
 from seatrial.version import VERSION
 from seatrial.worker.checkpointing.retention import Retirement
@@ -146,7 +147,7 @@ class MegatronCommitter:
                 validation_loss=losses[0] if losses else None,
             )
             place = LocalPlace(args.save)
-            done = _fenced(lambda: commit(place, files, record)).record
+            done = _fenced(lambda: commit(place, files, record, visible_after_seconds())).record
             self._retirement.after_commit(place)
             return f"{done.shards.files} files, {format_bytes(done.shards.size)}"
 

@@ -29,6 +29,8 @@ from megatron.training.arguments import parse_args
 from megatron.training.training import get_train_valid_test_num_samples, update_train_iters
 from megatron.training.utils import get_blend_and_blend_per_split
 
+from seatrial.dataprep.output.tokenizer_copy import copied_path
+from seatrial.engines.megatron.checkpoints import SPEC_TOKENIZER
 from seatrial.worker.megatron import safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.settings import settings
@@ -165,24 +167,32 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
     ).build()
 
 
-def pin_tokenizer(engine_args: Namespace, revision: str) -> Namespace:
-    """Use the tokenizer from a copy of the pinned revision, if any."""
-    if not revision or engine_args.tokenizer_model is None:
+def pin_tokenizer(engine_args: Namespace, revision: str, copy: str = "") -> Namespace:
+    """Use the data set's copy of the tokenizer, or else a copy of the pinned revision, if any."""
+    named = engine_args.tokenizer_model
+    if named is None or not (revision or copy):
         return engine_args
-    copy = snapshot_download(
-        engine_args.tokenizer_model, revision=revision, allow_patterns=list(TOKENIZER_FILES)
-    )
-    return Namespace(**(vars(engine_args) | {"tokenizer_model": copy}))
+    if copy:
+        # The checkpoints' records contain the name in the spec: the copy may move.
+        found = {"tokenizer_model": copied_path(copy, named), SPEC_TOKENIZER: named}
+    else:
+        patterns = list(TOKENIZER_FILES)
+        fetched = snapshot_download(named, revision=revision, allow_patterns=patterns)
+        found = {"tokenizer_model": fetched}
+    return Namespace(**(vars(engine_args) | found))
 
 
 def known_by_commit(tokenizer: Any) -> Any:
-    """Identify the tokenizer by its commit, if its revision is pinned.
+    """Identify the tokenizer by the digest of its copy, or its commit if its revision is pinned.
 
-    The engine includes the tokenizer's path in the name of its index cache. The copy of a pinned
-    revision has a different path on every host, so one host would not find an index built on
-    another. The copy's directory is named after the commit.
+    The engine includes the tokenizer's path in the name of its index cache. A copy has a different
+    path on every host, so one host would not find an index built on another. The copy of a pinned
+    revision is in a directory that is named after the commit.
     """
-    if settings().tokenizer_revision and tokenizer.path:
+    chosen = settings()
+    if tokenizer.path and chosen.tokenizer:
+        tokenizer.path = chosen.tokenizer_digest
+    elif tokenizer.path and chosen.tokenizer_revision:
         tokenizer.path = Path(tokenizer.path).name
     return tokenizer
 
@@ -202,10 +212,12 @@ def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
     """Parse the arguments of a training run, to build only its datasets."""
     # Other users may have written to the cache.
     safe_load.install()
-    revision = settings().tokenizer_revision
-    return parse_args(
-        hand_over(arguments, lambda engine_args: pin_tokenizer(engine_args, revision))
-    )
+    chosen = settings()
+
+    def pin(engine_args: Namespace) -> Namespace:
+        return pin_tokenizer(engine_args, chosen.tokenizer_revision, chosen.tokenizer)
+
+    return parse_args(hand_over(arguments, pin))
 
 
 def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:

@@ -27,14 +27,17 @@ from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
 from seatrial.storage.location import LocalPlace
+from seatrial.storage.state_files import write_state
 from seatrial.units import format_bytes
 from seatrial.worker.megatron.import_weights import STEP, write_weights
 from seatrial.worker.settings import Settings
 from seatrial.worker.supervisor.heartbeats import BeatWriter
-from seatrial.worker.weights.hub_download import HUB, fetch_config, fetch_weights
+from seatrial.worker.weights.hub_download import fetch_config, fetch_weights, source_record
 
 LOOK_SECONDS = 2.0
 """Interval at which ranks check if the weights exist or have grown."""
+SOURCE = "source.json"
+"""The file next to the converted weights that names where they came from."""
 SAY_SECONDS = 30.0
 """Interval between progress messages."""
 
@@ -78,7 +81,7 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
     """Download, check and convert. Reject a mismatch before downloading the weights."""
     run = model_of_arguments(vars(engine_args), source)
     shutil.rmtree(target / NAMING.directory_name(STEP), ignore_errors=True)
-    fetched = target / "download" if source.startswith(HUB) else None
+    fetched = target / "download" if "://" in source else None
     if fetched is not None:
         fetched.mkdir(parents=True, exist_ok=True)
         fetch_config(source, fetched)
@@ -89,6 +92,7 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
     if fetched is not None:
         _say(f"downloading {source} to {fetched} (only once per run)")
         fetch_weights(source, fetched)
+        write_state(target / SOURCE, source_record(source, fetched))
     plan = plan_import(directory, entries)
     _say(f"converting {source} ({format_bytes(plan.size)}) to a checkpoint in {target}")
     write_weights(plan, target, lambda *_: None)

@@ -88,8 +88,8 @@ def _train(
 
 
 def fit_to_host(chosen: Settings, engine_args: Namespace) -> Namespace:
-    """Use the copy of a pinned tokenizer, and disable a fusion that is not installed."""
-    engine_args = pin_tokenizer(engine_args, chosen.tokenizer_revision)
+    """Use a copy of the tokenizer, and disable a fusion that is not installed."""
+    engine_args = pin_tokenizer(engine_args, chosen.tokenizer_revision, chosen.tokenizer)
     if chosen.device is Device.GPU and find_spec(FUSED_GRADIENTS) is None:
         # The fusion is enabled by default; without the extension, the first layer fails.
         return Namespace(**(vars(engine_args) | {"gradient_accumulation_fusion": False}))

@@ -27,6 +27,7 @@ from seatrial.findings import Finding
 from seatrial.monitoring.event_log import EventKind, EventLog
 from seatrial.monitoring.node_measurements import MEASURED, NodeMeasurement, read_measurement
 from seatrial.planning.node_floors import NodeFloors
+from seatrial.storage.visibility import visible_after_seconds, wait_until
 from seatrial.worker.node.bandwidth import (
     CPU_ELEMENTS,
     GPU_ELEMENTS,
@@ -224,25 +225,16 @@ def sharing_findings(directory: Path) -> list[Finding]:
     if dist.get_rank() == 0:
         probe.write_text("seatrial")
     dist.barrier()
-    seen = _appears(probe)
+    patience = visible_after_seconds()
+    seen = wait_until(probe.exists, patience)
     dist.barrier()
     if dist.get_rank() == 0:
         probe.unlink(missing_ok=True)
     if seen:
         return []
-    rule = f"this node does not see a file that node 0 wrote to {directory}."
+    rule = f"this node does not see a file that node 0 wrote to {directory} {patience:.0f} s ago."
     fix = "Check that all pods mount the same volume, and that it supports several nodes."
     return [finding(PreflightCode.NOT_SHARED, rule, fix, directory)]
-
-
-def _appears(probe: Path, patience: float = 10.0) -> bool:
-    """Wait for a file; a network file system may show it with a delay."""
-    until = time.monotonic() + patience
-    while not probe.exists():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def sum_findings(

@@ -9,11 +9,13 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from seatrial.worker.settings import EVENTS
+from seatrial.errors import FindingsError, SeatrialError
+from seatrial.worker.settings import DATASET, EVENTS, INITIAL_WEIGHTS, TOKENIZER_SOURCE
 from seatrial.worker.supervisor.agent import Rendezvous
 from seatrial.worker.supervisor.restart_budget import RestartsInARow
 from seatrial.worker.supervisor.supervise import NodeTask, Supervisor
@@ -29,10 +31,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = words[1:]
         Thread(target=_exit_at_end_of_stdin, daemon=True).start()
     task = parsed(words)
+    try:
+        task = replace(task, environment=tokenizer_variables(os.environ, task.directory))
+    except (SeatrialError, OSError) as error:
+        found = error.findings if isinstance(error, FindingsError) else ()
+        reason = "\n".join(f"{one.code} {one.one_line()}" for one in found) or str(error)
+        sys.stderr.write(f"seatrial: the tokenizer cannot be used.\n{reason}\n")
+        return 1
     supervisor = Supervisor(task, RestartsInARow(task.restarts), sys.stdout.buffer)
     signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(signal.SIGINT, supervisor.stop)
     return supervisor.work()
+
+
+def tokenizer_variables(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Verify the data set's tokenizer, once per start of a node. Return the ranks' variables.
+
+    Without a copy in the data set, this downloads a tokenizer from an object store, and the ranks
+    load any other tokenizer from its address.
+    """
+    dataset, source = environment.get(DATASET), environment.get(TOKENIZER_SOURCE)
+    if not dataset and not source:
+        return {}
+    # Import late: this imports the spec, which the supervisor otherwise does not need.
+    from seatrial.dataprep.output.tokenizer_copy import (  # noqa: PLC0415
+        staged_tokenizer,
+        verified_copy,
+    )
+
+    copy = verified_copy(dataset, scratch) if dataset else None
+    if copy is None and source:
+        copy = staged_tokenizer(source, scratch)
+    if copy is None:
+        return {}
+    needs_hub = environment.get(INITIAL_WEIGHTS, "").startswith("hf://")
+    found = copy.variables(offline=not needs_hub)
+    # The spec may set these variables too.
+    return {name: value for name, value in found.items() if name not in environment}
 
 
 def _exit_at_end_of_stdin() -> None:

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,6 +39,7 @@ from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.stored_tensors import Chunk, StoredTensor
 from seatrial.checkpoints.verification import Verifier, read_record
 from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.dataprep.output.tokenizer_copy import copied_path, copy_beside
 from seatrial.errors import FindingsError
 from seatrial.findings import has_errors
 from seatrial.storage.location import Location, place_at
@@ -161,16 +162,21 @@ KIND = "HuggingFaceTokenizer"
 """The tokenizer type that transformers loads."""
 
 
-def save_tokenizer(tokenizer: str, target: Path) -> dict[str, Any]:
+def save_tokenizer(tokenizer: str, blend: Sequence[str], target: Path) -> dict[str, Any]:
     """Save a run's tokenizer to a directory. Return its special tokens; empty if not available.
 
-    `tokenizer` is the engine's tokenizer type, followed by a name on the Hub or a path.
+    Args:
+        tokenizer: The engine's tokenizer type, followed by a name on the Hub or a path.
+        blend: The paths of the run's data, which may have a copy of the tokenizer.
+        target: The directory.
     """
     kind, _, name = tokenizer.partition(" ")
     if kind != KIND or not name:
         return {}
+    copy = copy_beside(blend)
+    path = copied_path(copy.directory, name) if copy else name
     try:
-        loaded = AutoTokenizer.from_pretrained(name, local_files_only=True)
+        loaded = AutoTokenizer.from_pretrained(path, local_files_only=True)
         loaded.save_pretrained(target)
     except Exception:
         # Not on this host, or a type that cannot be saved: record only the reference.
@@ -204,7 +210,7 @@ def export(place: Location, directory: str, target: Path, report: Progress) -> d
     reader = TensorReader(place, directory, contents.tensors)
     files = _write_weights(plan, reader, target, report)
     tokenizer = tokenizer_of(record.setup)
-    tokens = save_tokenizer(tokenizer, target)
+    tokens = save_tokenizer(tokenizer, record.setup.data_order.blend, target)
     config = config_of_model(plan.model, plan.dtype, tokens)
     _write_json(target / "config.json", config)
     if len(plan.files) > 1:

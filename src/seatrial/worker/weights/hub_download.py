@@ -1,12 +1,16 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Download the weights from a Hugging Face Hub repository to a directory; never download a pickle.
+"""Download weights from the Hugging Face Hub or an object store; never download a pickle.
 
 The token comes from HF_TOKEN, or from the file that `hf auth login` writes, and is sent only to the
 Hub.
 """
 
-from collections.abc import Callable
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from huggingface_hub import hf_hub_download, snapshot_download
@@ -24,10 +28,12 @@ from huggingface_hub.errors import (
 from seatrial.checkpoints.exchange.import_plan import CONFIG
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.errors import FindingsError, SeatrialError
-from seatrial.spec.addresses import tokenizer_name
+from seatrial.spec.addresses import is_stored, tokenizer_name
+from seatrial.storage.access import store_at
+from seatrial.storage.directory import LocalStore
 from seatrial.storage.retries import described, passes
 
-HUB = "hf://"
+CHUNK = 1 << 24
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json", CONFIG)
 """Files that an import reads; a repository often contains the same weights in other formats."""
 
@@ -38,6 +44,9 @@ class UnreachedHubError(SeatrialError):
 
 def fetch_config(address: str, directory: Path) -> None:
     """Download only the model's configuration."""
+    if is_stored(address):
+        _fetch_stored(address, directory, (CONFIG,))
+        return
     name, revision = tokenizer_name(address)
     _fetch(
         address,
@@ -47,6 +56,9 @@ def fetch_config(address: str, directory: Path) -> None:
 
 def fetch_weights(address: str, directory: Path) -> None:
     """Download all files that an import reads. Skip files that already exist."""
+    if is_stored(address):
+        _fetch_stored(address, directory, WEIGHTS)
+        return
     name, revision = tokenizer_name(address)
     wanted = list(WEIGHTS)
     _fetch(
@@ -55,6 +67,37 @@ def fetch_weights(address: str, directory: Path) -> None:
             name, revision=revision or None, local_dir=directory, allow_patterns=wanted
         ),
     )
+
+
+def _fetch_stored(address: str, directory: Path, patterns: Sequence[str]) -> None:
+    """Download the files of a directory in an object store that match one of the patterns."""
+    store = store_at(address)
+    found = [
+        file
+        for file in store.list(deep=False)
+        if any(fnmatchcase(file.path, pattern) for pattern in patterns)
+    ]
+    if not any(file.path == CONFIG for file in found):
+        fix = f"Use the address of the directory that contains {CONFIG} and the weights."
+        raise _refused(address, f"there is no {CONFIG}.", fix)
+    target = LocalStore(directory, "checkpoints.location")
+    there = {file.path: file.size for file in target.list(deep=False)}
+    for file in found:
+        if there.get(file.path) != file.size:
+            with (
+                store.open_reader(file.path) as source,
+                target.open_writer(file.path) as stream,
+            ):
+                shutil.copyfileobj(source, stream, CHUNK)
+
+
+def source_record(address: str, directory: Path) -> str:
+    """Return the address of downloaded files and their SHA-256 by name, as JSON."""
+    files = {}
+    for file in sorted(path for path in directory.iterdir() if path.is_file()):
+        with file.open("rb") as stream:
+            files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return json.dumps({"address": address, "sha256": files}, indent=2) + "\n"
 
 
 def _fetch(address: str, fetch: Callable[[], str]) -> None:

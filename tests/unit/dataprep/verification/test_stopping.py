@@ -19,7 +19,7 @@ from seatrial.dataprep.verification.stopping import Stoppable, StoppedError
 from seatrial.findings import Severity
 from seatrial.sdk.plan import plan
 from seatrial.storage.directory import LocalStore
-from tests.unit.dataprep.little_corpus import InlineDriver, write_corpus
+from tests.unit.dataprep.little_corpus import InlineDriver, forget_copy, write_corpus
 from tests.unit.dataprep.made_parts import task_list, write_part
 
 TOKENS = 1000
@@ -94,6 +94,8 @@ def test_it_is_said_when_no_document_could_be_decoded(tmp_path: Path) -> None:
     prepare(plan(spec), InlineDriver())
     assert verify_at(str(tmp_path / "out")) == []
     (tmp_path / "tokenizer.json").unlink()
+    assert verify_at(str(tmp_path / "out")) == [], "the data set has its own copy"
+    forget_copy(tmp_path / "out")
     (finding,) = verify_at(str(tmp_path / "out"))
     assert (finding.code, finding.severity) == (DatasetCode.ROUND_TRIP, Severity.NOTE)
     assert str(tmp_path / "tokenizer.json") in finding.rule
