@@ -208,6 +208,10 @@ class Engine(Protocol):
         """Return the environment variables without which the engine rejects or changes the plan."""
         return {}
 
+    def gpu_packages(self, plan: Plan) -> dict[str, str]:
+        """Return the Python packages, with titles, that a plan needs in addition on GPUs."""
+        return {}
+
     def arguments(self, plan: Plan) -> Arguments:
         """Return the engine's arguments for a plan, including the spec's engine options."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import check, launch_refusals
+from seatrial.checks.check import check, has_manifests, launch_refusals
 from seatrial.checks.rule import Situation
 from seatrial.engines.registry import ENGINES
 from seatrial.findings import Finding, Severity
@@ -69,8 +69,7 @@ def plan_page(
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
         *excessive(loaded, run, budget),
-        # The plan itself is valid, and often made before the cluster is ready.
-        *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
+        *_refusals(situation),
     )
     page = Page(
         run,
@@ -83,6 +82,17 @@ def plan_page(
         warned=_check_words(file, texts, run, findings),
     )
     return _with_limits(page, say) if limits else page
+
+
+def _refusals(situation: Situation) -> list[Finding]:
+    """Return why `launch` would reject the run.
+
+    In a cluster these are warnings: the plan is valid, and often made before the cluster is ready.
+    """
+    found = launch_refusals(situation)
+    if not has_manifests(situation):
+        return found
+    return [replace(each, severity=Severity.WARNING) for each in found]
 
 
 def _keep(planned: PlanBeside, file: Path) -> str:

@@ -234,6 +234,11 @@ class MegatronEngine(Engine):
         """Return the environment variables without which Megatron rejects or changes the plan."""
         return engine_environment(plan)
 
+    def gpu_packages(self, plan: Plan) -> dict[str, str]:
+        """Return Transformer Engine, unless the spec requests local layers."""
+        needs = _layers(plan) == "transformer_engine"
+        return {"transformer_engine": "Transformer Engine"} if needs else {}
+
     def arguments(self, plan: Plan) -> Arguments:
         """Return the flags for a plan."""
         return engine_arguments(plan)
