@@ -30,7 +30,7 @@ from seatrial.engines.megatron.trial import (
     trial_arguments,
 )
 from seatrial.monitoring.engine_signals import EngineSignals
-from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
@@ -67,6 +67,7 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
         vocab_multiple=VOCAB_MULTIPLE,
         gradient_bytes=_gradient_bytes(spec, options),
         narrow_weights=not NARROW_WEIGHTS.isdisjoint(options),
+        unseen=UnseenRuns(inside=87, runs=119),
     )
 
 
