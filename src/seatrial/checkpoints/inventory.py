@@ -19,6 +19,7 @@ from seatrial.storage.store import StoreError
 
 SCANNER = 1
 """Version of the pickle scanner. A newer version rejects files that an older one accepted."""
+WITHOUT_RECORD = (CheckpointCode.TORN, CheckpointCode.UNRECORDED)
 _NO_NOTE = (OSError, StoreError, ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -28,7 +29,7 @@ class State(StrEnum):
     COMMITTED = "committed"
     """The checkpoint has a record."""
     TORN = "torn"
-    """The checkpoint has no record: the save was interrupted."""
+    """The checkpoint has no record: the save was interrupted, or Seatrial did not save it."""
     DAMAGED = "damaged"
     """The record is damaged, or a verification found an error."""
 
@@ -70,6 +71,11 @@ class Checkpoint:
     """The reason why the checkpoint is pinned; None if it is not pinned."""
 
     @property
+    def is_foreign(self) -> bool:
+        """True if Seatrial did not save it."""
+        return any(finding.code == CheckpointCode.UNRECORDED for finding in self.findings)
+
+    @property
     def verified(self) -> bool:
         """True if all files were verified without errors."""
         if self.record is None or self.verification is None:
@@ -96,7 +102,7 @@ def look(place: Location, directory: str) -> Checkpoint:
     verification = _verification(place, directory, record)
     state = State.COMMITTED
     if record is None:
-        torn = [finding.code == CheckpointCode.TORN for finding in findings]
+        torn = [finding.code in WITHOUT_RECORD for finding in findings]
         state = State.TORN if all(torn) else State.DAMAGED
     elif verification is not None and verification.wrong:
         state = State.DAMAGED
