@@ -24,13 +24,9 @@ from seatrial.checkpoints.by_engine import (
 from seatrial.checkpoints.naming import (
     METADATA,
     OURS,
-    OWN_DIRECTORY,
     RECORD,
-    incarnation_of,
     is_archive,
     is_left_behind,
-    is_marked,
-    is_shard,
     shard_list_name,
     step_of,
 )
@@ -84,8 +80,6 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
         with place.open(f"{directory}/{RECORD}") as stream:
             data = stream.read(LARGEST_RECORD + 1)
     except (FileNotFoundError, NotADirectoryError):
-        if is_foreign(place, directory):
-            return None, [_foreign(f"{place.address}/{directory}")]
         rule = "the save was interrupted: there is no record."
         fix = (
             "No action needed: a resume skips this checkpoint. Its files are deleted when the step "
@@ -107,27 +101,6 @@ def read_record(place: Location, directory: str) -> tuple[Record | None, list[Fi
         rule = f"the record is for step {record.step}, not for the step in the directory name."
         return None, [found(CheckpointCode.OTHER_STEP, where, rule, RESTORE, str(record.step))]
     return record, []
-
-
-def is_foreign(place: Location, directory: str) -> bool:
-    """True if nothing shows that Seatrial saved a checkpoint that has no record."""
-    try:
-        names = list(place.names(directory))
-        is_ours = OWN_DIRECTORY in place.directories()
-    except (OSError, StoreError):
-        return False
-    if any(incarnation_of(name) is not None for name in names):
-        return False
-    return not is_ours or (is_marked(directory) and any(map(is_shard, names)))
-
-
-def _foreign(where: str) -> Finding:
-    rule = "Seatrial did not save this checkpoint, or saved it with FSDP: there is no record."
-    fix = (
-        "Seatrial does not verify, resume or delete it. To start a run with its weights, set "
-        "initial_weights.checkpoint to this location."
-    )
-    return found(CheckpointCode.UNRECORDED, where, rule, fix, severity=Severity.WARNING)
 
 
 class Verifier:

@@ -173,6 +173,7 @@ class MegatronEngine(Engine):
     sharp_option = "use-sharp"
     blend_option = "data-args-path"
     rank_timeout_option = "distributed-timeout-minutes"
+    rank_timeout_minutes = 10
     vocab_multiple = VOCAB_MULTIPLE
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec field sets, with the name of that field."""
