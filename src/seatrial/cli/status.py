@@ -113,7 +113,7 @@ def _next(found: Status, flags: str) -> str:
     if found.succeeded:
         return f"seatrial report {found.run}{flags}"
     if found.state == AttemptOutcome.FAILED:
-        return f"seatrial diagnose {found.run}{flags}   shows the cause"
+        return f"seatrial diagnose {found.run}{flags}   then seatrial launch RUN.YAML"
     if found.is_over:
         return "seatrial launch RUN.YAML   starts a new attempt"
     if not found.running and any(map(_to_do, found.reasons)):

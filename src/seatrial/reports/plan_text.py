@@ -94,6 +94,8 @@ class Page:
     """The volume that a launch would create."""
     warned: str = ""
     """The number of findings that only `seatrial check` lists, and the command."""
+    fails_check: bool = False
+    """True if there are errors among these findings."""
 
 
 def bar(share: float, length: int = BARS[0][1]) -> str:

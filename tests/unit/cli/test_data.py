@@ -70,6 +70,20 @@ def test_prepare_elsewhere_says_where_training_will_look(home: Path, tmp_path: P
     assert contents(tmp_path) == contents(home / "out")
 
 
+def test_the_volume_of_a_cluster_is_not_made_up_on_this_host(home: Path, tmp_path: Path) -> None:
+    absent = tmp_path / "volume"
+    words = ("data", "prepare", "run.yaml", f"cluster.storage.mount={absent}")
+    moved = (*words, f"data.location={absent}/data")
+    said = " ".join(seatrial(*moved, cwd=home, code=2).stderr.split())
+    assert f"this host has no {absent}" in said
+    assert "seatrial data prepare run.yaml --on kubernetes" in said
+    assert seatrial(*moved, "--list-only", cwd=home, code=2).stderr
+    assert not absent.exists()
+    # Somebody has mounted it.
+    absent.mkdir()
+    seatrial(*moved, "--list-only", cwd=home)
+
+
 def test_other_data_are_refused(home: Path) -> None:
     done = seatrial(
         *("data", "prepare", "run.yaml", "data.preparation.empty_documents=drop"),
