@@ -320,9 +320,10 @@ class Supervisor:
         self._restarts += 1
         self._hangs.forget()
         first = self._task.meeting.processes * self._task.meeting.node_rank
-        self._reports.died(failure, first + failure.local_rank, life.step)
-        life.counted_at = len(life.begun)
         self._given_up = failure.code in FINAL_CODES
+        rank = first + failure.local_rank
+        self._reports.died(failure, rank, life.step, is_final=self._given_up)
+        life.counted_at = len(life.begun)
         if self._given_up or not self._may_restart():
             life.agent.kill()
 

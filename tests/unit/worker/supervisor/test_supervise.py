@@ -299,7 +299,8 @@ def test_a_process_that_says_that_a_restart_would_not_help_is_believed(
     node = start(restarts=5)
     (node.place / "fail").write_text(str(code))
     assert node.process.wait(timeout=REACHED) == code
-    assert len(node.findings(SupervisorCode.DIED)) == 1
+    (died,) = node.findings(SupervisorCode.DIED)
+    assert died.values["rule"].endswith("; a restart would not help.")
     # A kubelet starts the container again whatever it ended with: it ends at once.
     (node.place / "fail").unlink(missing_ok=True)
     again = start(restarts=5)
