@@ -249,6 +249,7 @@ def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
     assert "ST-CLUSTER-001" in done.stderr
     assert "warning ST-SCHEDULE-004" in done.stdout
     assert "cluster not reachable" in done.stdout
+    assert "\n1 error, 1 warning: " in done.stdout
     assert "next  seatrial rehearse" not in done.stdout
     quiet = seatrial("check", "run.yaml", "--kubeconfig", "nowhere.json", cwd=tmp_path, code=4)
     assert quiet.stdout.startswith("No problems found so far: ")

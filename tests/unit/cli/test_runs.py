@@ -56,6 +56,15 @@ def ran(
     return result.output if both else result.stdout
 
 
+def test_an_interrupted_launch_says_what_stays_and_how_to_go_on(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.launch.launch", interrupted)
+    said = ran("launch", spec_file, code=130, both=True)
+    assert "Objects that were already created stay" in said
+    assert f"seatrial launch {spec_file}" in said
+
+
 def test_an_interruption_on_the_way_to_a_cluster_asks_it_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
