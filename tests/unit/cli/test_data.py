@@ -85,7 +85,7 @@ def test_the_volume_of_a_cluster_is_not_made_up_on_this_host(tmp_path: Path) -> 
     assert not absent.exists()
     # Somebody has mounted it.
     absent.mkdir()
-    assert freeze_data(tmp_path / "run.yaml", moved)
+    assert freeze_data(tmp_path / "run.yaml", moved).tasks
 
 
 def test_other_data_are_refused(home: Path) -> None:
