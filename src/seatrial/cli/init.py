@@ -229,7 +229,7 @@ Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask for 
     epilog=examples(
         "seatrial init",
         "seatrial init --profile eks --model llama3-8b --nodes 4 run.yaml",
-        "seatrial init --model llama2-7b --accelerator h100-80gb --processes-per-node 8",
+        "seatrial init --accelerator h100-80gb --processes-per-node 8",
     )
 )
 def command(

@@ -25,7 +25,6 @@ from seatrial.runs.ledger.ledger import AttemptRecord
 from seatrial.runs.namespace import Site
 from seatrial.sdk import runs as sdk_runs
 from seatrial.sdk.runs import FoundRun
-from tests.unit.cli.test_commands import seatrial
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of, running, set_condition
 
@@ -493,13 +492,3 @@ def test_without_a_client_of_clusters_only_this_directory_is_looked_at(
     )
     with pytest.raises(UsageError, match=r"no run nope was launched.*Found: dinghy\."):
         ran("status", "nope")
-
-
-def test_without_a_kubeconfig_a_name_is_one_of_this_directory(tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent")
-    done = seatrial("status", "nope", cwd=tmp_path, code=2, KUBECONFIG=absent)
-    assert "no run nope was launched from this directory" in done.stderr
-    assert "ST-CLUSTER-001" not in done.stderr
-    # Who names a cluster wants to know what is wrong with it.
-    asked = ("status", "nope", "--namespace", "research")
-    assert "ST-CLUSTER-001" in seatrial(*asked, cwd=tmp_path, code=4, KUBECONFIG=absent).stderr

@@ -24,14 +24,10 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.by_engine import setup_of
-from seatrial.checks.probes.host import look_at_host
-from seatrial.checks.rules.host import host_findings
-from seatrial.codes.runs import RunCode
 from seatrial.errors import FindingsError, MissingExtraError, UsageError
 from seatrial.monitoring.logs.reading import LONGEST_LINE
 from seatrial.monitoring.processes import state
 from seatrial.planning.plan import Plan
-from seatrial.rendering.rules import unnamed_place
 from seatrial.runs.history.logs import Asked, _raw_lines, lines_here
 from seatrial.runs.launch.host import HostBackend
 from seatrial.runs.launch.launcher import Launched, Wanted, launch
@@ -325,48 +321,6 @@ def test_what_this_host_cannot_run_is_refused_before_anything_is_written(
         launched(home, override)
     assert not (home / ".seatrial").exists()
     assert not (home / "data").exists()
-
-
-SMI = """#!/bin/sh
-for _ in $(seq {gpus}); do echo NVIDIA A100-SXM4-80GB; done
-"""
-
-
-def with_gpus(home: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
-    """Put a driver with this number of GPUs on the path."""
-    bin_folder = home / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    (bin_folder / "nvidia-smi").write_text(SMI.format(gpus=gpus))
-    (bin_folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin_folder}{os.pathsep}{os.environ['PATH']}")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "rule"),
-    [
-        (0, r"needs 4 × a100-80gb, but no GPU was found.*cluster\.accelerator=none"),
-        (2, r"only 2 of them were found.*cluster\.processes_per_node=2"),
-        (4, r"need Transformer Engine, which .* does not have.*cluster\.container=docker"),
-    ],
-)
-def test_a_run_for_gpus_is_refused_where_they_or_their_layers_are_missing(
-    home: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, rule: str
-) -> None:
-    with_gpus(home, monkeypatch, gpus)
-    monkeypatch.setenv(MEGATRON.installation.variable, sys.executable)
-    with pytest.raises(FindingsError, match=rule) as refused:
-        launched(home, "cluster.accelerator=a100-80gb")
-    assert [finding.code for finding in refused.value.findings] == [RunCode.NO_GPU]
-    assert not (home / ".seatrial").exists()
-
-
-def test_local_layers_need_no_transformer_engine(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_gpus(home, monkeypatch, 4)
-    plan = on_host(home, "cluster.accelerator=a100-80gb", "engine.options.transformer-impl=local")
-    monkeypatch.setenv(MEGATRON.installation.variable, sys.executable)
-    assert host_findings(plan, unnamed_place, look_at_host(plan)) == []
 
 
 def test_an_engine_that_is_not_installed_is_named(
