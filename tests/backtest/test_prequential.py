@@ -3,8 +3,21 @@
 import hashlib
 from pathlib import Path
 
-from backtest.prequential import RECORDS, read_record, score
+import pytest
 
+from backtest.prequential import RECORDS, read_record, score
+from seatrial.engines.registry import ENGINES
+from seatrial.planning.engine_limits import UnseenRuns
+from seatrial.spec.loader import loads
+
+TINY = """\
+apiVersion: seatrial.dev/v1alpha1
+name: tiny
+model: {preset: gpt3-125m}
+data: {mock: true}
+training: {steps: 10}
+cluster: {profile: eks, node_type: p5.48xlarge, nodes: 1}
+"""
 FIRST = RECORDS / "2026-11-124b130.csv"
 DIGESTS = {FIRST.name: "86fa98dbdc421373a20b574bdd2e394b6b991ab9a4ef9e223cba888eec8ac7f2"}
 """A record counts because it was made before the planner saw the runs: it must not change."""
@@ -24,6 +37,20 @@ def test_the_first_record_scores_as_it_was_reported() -> None:
     assert len(predictions) == 207
     assert (megatron.scored, megatron.inside, round(megatron.median_error, 2)) == (119, 87, 0.10)
     assert (foundry.scored, foundry.inside) == (84, 83)
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_the_plan_states_the_coverage_that_was_measured(engine: str) -> None:
+    rows = [row for row in read_record(FIRST) if row.engine == engine]
+    measured = score("", rows)
+    limits = ENGINES[engine].limits(loads(TINY + f"engine: {{name: {engine}}}\n", "run.yaml").spec)
+    assert limits.unseen == UnseenRuns(measured.inside, measured.scored)
+
+
+def test_the_pages_state_the_same_coverage() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert "73% of 119 runs" in (docs / "accuracy.md").read_text()
+    assert "Of 119 Megatron runs, 87 (73 %) are within" in (docs / "backtest.md").read_text()
 
 
 def test_a_run_without_a_prediction_is_not_scored(tmp_path: Path) -> None:

@@ -3,15 +3,25 @@
 """List checkpoints by their records, without reading their files."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from seatrial.checkpoints.naming import PIN, VERIFIED, all_namings, is_set_aside, step_of
+from seatrial.checkpoints.naming import (
+    OWN_DIRECTORY,
+    PIN,
+    VERIFIED,
+    all_namings,
+    incarnation_of,
+    is_marked,
+    is_set_aside,
+    is_shard,
+    step_of,
+)
 from seatrial.checkpoints.record import Record
 from seatrial.checkpoints.verification import read_record
-from seatrial.codes.checkpoints import CheckpointCode
-from seatrial.findings import Finding
+from seatrial.codes.checkpoints import CheckpointCode, found
+from seatrial.findings import Finding, Severity
 from seatrial.hashing import canonical_json
 from seatrial.storage.location import Location
 from seatrial.storage.state_files import decode, parse_json
@@ -28,7 +38,7 @@ class State(StrEnum):
     COMMITTED = "committed"
     """The checkpoint has a record."""
     TORN = "torn"
-    """The checkpoint has no record: the save was interrupted."""
+    """The checkpoint has no record: the save was interrupted, or Seatrial did not save it."""
     DAMAGED = "damaged"
     """The record is damaged, or a verification found an error."""
 
@@ -70,6 +80,11 @@ class Checkpoint:
     """The reason why the checkpoint is pinned; None if it is not pinned."""
 
     @property
+    def is_foreign(self) -> bool:
+        """True if Seatrial did not save it."""
+        return any(finding.code == CheckpointCode.UNRECORDED for finding in self.findings)
+
+    @property
     def verified(self) -> bool:
         """True if all files were verified without errors."""
         if self.record is None or self.verification is None:
@@ -82,7 +97,10 @@ def checkpoints(place: Location) -> Iterator[Checkpoint]:
     """Yield the checkpoints of a run, newest first."""
     steps = {step: name for name in place.directories() if (step := step_of(name)) is not None}
     for step in sorted(steps, reverse=True):
-        yield look(place, steps[step])
+        one = look(place, steps[step])
+        if one.state is State.TORN and _is_foreign(place, one.directory):
+            one = replace(one, findings=(_foreign(f"{place.address}/{one.directory}"),))
+        yield one
 
 
 def set_aside(place: Location) -> dict[str, str | None]:
@@ -96,8 +114,8 @@ def look(place: Location, directory: str) -> Checkpoint:
     verification = _verification(place, directory, record)
     state = State.COMMITTED
     if record is None:
-        torn = [finding.code == CheckpointCode.TORN for finding in findings]
-        state = State.TORN if all(torn) else State.DAMAGED
+        torn = all(finding.code == CheckpointCode.TORN for finding in findings)
+        state = State.TORN if torn else State.DAMAGED
     elif verification is not None and verification.wrong:
         state = State.DAMAGED
     step = step_of(directory)
@@ -110,6 +128,27 @@ def look(place: Location, directory: str) -> Checkpoint:
         verification,
         _pin(place, directory) if record is not None else None,
     )
+
+
+def _is_foreign(place: Location, directory: str) -> bool:
+    """True if nothing shows that Seatrial saved a checkpoint that has no record."""
+    try:
+        names = list(place.names(directory))
+        is_ours = OWN_DIRECTORY in place.directories()
+    except (OSError, StoreError):
+        return False
+    if any(incarnation_of(name) is not None for name in names):
+        return False
+    return not is_ours or (is_marked(directory) and any(map(is_shard, names)))
+
+
+def _foreign(where: str) -> Finding:
+    rule = "Seatrial did not save this checkpoint, or saved it with FSDP: there is no record."
+    fix = (
+        "Seatrial does not verify, resume or delete it. To start a run with its weights, set "
+        "initial_weights.checkpoint to this location."
+    )
+    return found(CheckpointCode.UNRECORDED, where, rule, fix, severity=Severity.WARNING)
 
 
 def newest_step(place: Location) -> int:

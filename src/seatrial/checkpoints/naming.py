@@ -18,7 +18,9 @@ PIN = "seatrial-pin.json"
 OURS = frozenset({RECORD, VERIFIED, PIN})
 """Seatrial's files in a checkpoint's directory, in addition to the list of files."""
 
-STARTS = "seatrial/starts"
+OWN_DIRECTORY = "seatrial"
+"""The directory, next to the checkpoints, that every start of Seatrial's worker writes to."""
+STARTS = f"{OWN_DIRECTORY}/starts"
 """The directory, next to the checkpoints, with one file for each start of the processes."""
 
 METADATA = ".metadata"
@@ -40,6 +42,8 @@ class CheckpointNaming:
     """The file next to the checkpoints that contains the newest step; empty if there is none."""
     format_file: str = ""
     """The file in a checkpoint that states its format; empty if there is none."""
+    marks_shards: bool = False
+    """True if the shards that Seatrial saves have the number of the start in their names."""
     other_files: tuple[str, ...] = ()
     """Patterns of other names in a checkpoint that the engine reads, in addition to torch's."""
 
@@ -76,6 +80,11 @@ def step_of(directory: str) -> int | None:
     return next((step for step in steps if step is not None), None)
 
 
+def is_marked(directory: str) -> bool:
+    """True if Seatrial's own saves in a directory of this name have marked shards."""
+    return any(n.marks_shards for n in all_namings() if n.step_of(directory) is not None)
+
+
 def set_aside_name(directory: str, incarnation: int) -> str:
     """Return the new name of a checkpoint whose step is saved again."""
     return f"{directory}.replaced-by-{incarnation}"
@@ -96,6 +105,11 @@ def is_left_behind(name: str) -> bool:
     """True if a file outside the record is left over from an interrupted save."""
     ours = _SHARD.fullmatch(name) or _SHARD_LIST.fullmatch(name)
     return bool(ours) or name == ".metadata.tmp" or name.startswith(".seatrial")
+
+
+def is_shard(name: str) -> bool:
+    """True if torch's distributed checkpoints name a shard so, with or without a start."""
+    return _SHARD.fullmatch(name) is not None
 
 
 def incarnation_of(name: str) -> int | None:

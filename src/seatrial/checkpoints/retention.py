@@ -88,6 +88,8 @@ def _reason(
     """Return why a checkpoint is kept; empty if it may be deleted."""
     if one.pinned is not None:
         return _pinned(one.pinned)
+    if one.is_foreign:
+        return "not saved by Seatrial"
     if one.state is State.TORN:
         return "the save may still be in progress" if one.step > newest else ""
     if one.state is State.DAMAGED:

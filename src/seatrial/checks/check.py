@@ -28,6 +28,7 @@ from seatrial.checks.rules import (
     tokenizers,
 )
 from seatrial.checks.rules.cluster import namespaces, nodes, operators, queues, rights, volumes
+from seatrial.checks.rules.host import host_plan_findings
 from seatrial.checks.rules.not_inspected import blind_codes
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.engines import EngineCode
@@ -210,6 +211,7 @@ def _with_rules(situation: Situation, found: list[Finding]) -> Verdict:
         found += reported
         applied += codes_before("manifests")
     else:
+        found += launch_refusals(situation)
         left_out[NO_MANIFESTS] = len(codes_before("manifests"))
     # Cluster rules look up the objects in the manifests.
     looked_at = {
@@ -247,7 +249,11 @@ def has_manifests(situation: Situation) -> bool:
 
 def launch_refusals(situation: Situation) -> list[Finding]:
     """Return the errors for which `render` and `launch` would reject a planned run."""
-    found = manifest_findings(situation) if has_manifests(situation) else []
+    if has_manifests(situation):
+        found = manifest_findings(situation)
+    else:
+        place = situation.loaded.where
+        found = host_plan_findings(situation.plan, situation.catalog, place)
     return [each for each in found if each.severity is Severity.ERROR]
 
 

@@ -151,7 +151,10 @@ def _say(outcome: Outcome, seconds: float, file: Path, overrides: Sequence[str])
         say()
     unasked = outcome.is_incomplete
     nothing = "No problems found so far" if unasked else "No problems found"
-    summary = count_line(verdict.findings) or nothing
+    # The cluster's error is printed last, because the findings above are known without it.
+    unanswered = outcome.trouble.findings if outcome.trouble is not None else ()
+    every = [*verdict.findings, *unanswered] if verdict.findings else []
+    summary = count_line(every) or nothing
     # The duration is for the person who waited, not for a file or a page of the documentation.
     took = f" in {seconds:.1f} s" if sys.stdout.isatty() else ""
     left = sum(verdict.not_run.values())

@@ -15,6 +15,7 @@ from seatrial.checkpoints.retention import RetentionDecision
 from seatrial.checkpoints.setup import Setup
 from seatrial.checkpoints.verdict import Resume, ResumeVerdict
 from seatrial.cli.data_progress import QUIET_SECONDS, REDRAW_SECONDS, format_rate, format_seconds
+from seatrial.codes.checkpoints import CheckpointCode
 from seatrial.findings import Finding, has_errors
 from seatrial.reports.tables import Column, name, number, say_table, text
 from seatrial.reports.terminal import counted, say, say_error, say_following, say_text
@@ -146,13 +147,24 @@ class VerifiedLine:
     def text(self) -> str:
         """The result in one line."""
         if self.bytes is None:
-            result = "incomplete" if self.state is State.TORN else "damaged"
+            result = _without_record(self.state, self.findings, "incomplete", "damaged")
             return f"step {self.step:,}  {result}"
         result = "damaged" if has_errors(self.findings) else "ok"
         if self.skipped and not self.findings:
             ago = since(self.verified_at or "")
             result = f"verified {ago}, skipped; use --again to verify it again"
         return f"step {self.step:,}  {format_bytes(self.bytes)}  {result}"
+
+
+def _without_record(state: State, findings: Sequence[Finding], torn: str, damaged: str) -> str:
+    """Describe a checkpoint whose record is missing or damaged."""
+    if _is_foreign(findings):
+        return "not saved by Seatrial"
+    return torn if state is State.TORN else damaged
+
+
+def _is_foreign(findings: Sequence[Finding]) -> bool:
+    return any(finding.code == CheckpointCode.UNRECORDED for finding in findings)
 
 
 def verified_line(found: VerifiedCheckpoint) -> VerifiedLine:
@@ -172,7 +184,9 @@ def rows(there: Iterable[CheckpointLine]) -> Iterator[tuple[str, ...]]:
     """Yield one row per checkpoint."""
     for one in there:
         if one.saved_at is None:
-            note = "incomplete: no record" if one.state is State.TORN else "the record is damaged"
+            note = _without_record(
+                one.state, one.findings, "incomplete: no record", "the record is damaged"
+            )
             yield (f"{one.step:,}", "", "", "", "no", "", "-", "", "", note)
             continue
         yield (
@@ -207,10 +221,20 @@ def say_list(address: str, found: CheckpointList, options: str = "") -> None:
             f"{directory}: superseded by a later save of the same step; prune deletes it.",
             rest="  ",
         )
-    unverified = [one for one in there if one.state is State.COMMITTED and not one.verified]
-    following = f"verify {address}" if unverified else f"export {address} --to DIR"
     say()
-    say_following(f"seatrial checkpoints {following}{options}")
+    say_following(_following(address, there, options))
+
+
+def _following(address: str, there: Sequence[CheckpointLine], options: str) -> str:
+    """Return the next command: one that works with what is there."""
+    committed = [one for one in there if one.state is State.COMMITTED]
+    if not all(one.verified for one in committed):
+        return f"seatrial checkpoints verify {address}{options}"
+    if committed:
+        return f"seatrial checkpoints export {address} --to DIR{options}"
+    foreign = all(_is_foreign(one.findings) for one in there)
+    code = CheckpointCode.UNRECORDED if foreign else CheckpointCode.NONE_GOOD
+    return f"seatrial explain {code}"
 
 
 def say_decisions(decisions: Sequence[RetentionDecision], *, certain: bool) -> None:

@@ -22,7 +22,7 @@ from seatrial.cli.data_summary import (
     say_summary,
     summary_of,
 )
-from seatrial.cli.interrupts import on_interrupt
+from seatrial.cli.interrupts import on_interrupt, raise_lost_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, examples
 from seatrial.cli.remote import ON_KUBERNETES, On, RemotePlace, Volume, prepare_in_pods
 from seatrial.dataprep.drivers.driver import limit_threads
@@ -167,6 +167,7 @@ def _prepared(
 
         def tell(progress: "Progress") -> None:
             latest[:] = [progress]
+            raise_lost_interrupt()
             show(progress)
 
         return prepare_data(file, overrides, to=to, driver=driver, workers=workers, tell=tell)

@@ -4,6 +4,7 @@
 
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import typer
@@ -11,7 +12,14 @@ import typer
 from seatrial.cli.options import Json, examples
 from seatrial.reports.tables import name, say_table, text
 from seatrial.reports.terminal import counted, say, say_json, say_text
-from seatrial.sdk.doctor import IN_WORKER, SECOND, WORKER_PYTHON, InstalledPart, doctor
+from seatrial.sdk.doctor import (
+    IN_WORKER,
+    SECOND,
+    WORKER_PYTHON,
+    Installation,
+    InstalledPart,
+    doctor,
+)
 from seatrial.version import VERSION
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -41,6 +49,8 @@ def command(as_json: Json = False) -> None:
                 "python": platform.python_version(),
                 "executable": sys.executable,
                 "kubeconfig": str(cluster) if cluster else None,
+                "gpus": list(host.gpus),
+                "transformer_engine": host.transformer_engine or None,
                 "parts": [asdict(part) | {"is_ready": part.is_ready} for part in found],
             }
         )
@@ -57,6 +67,7 @@ def command(as_json: Json = False) -> None:
         _say(f"The worker uses {where}.")
     if other.where:
         _say(f"{SECOND.title} uses {other.where}.")
+    _say_gpus(host)
     _say_cluster(str(cluster) if cluster else "")
     _say_remedy(extras, other)
 
@@ -89,27 +100,60 @@ def _say_cluster(file: str) -> None:
 
 
 def _say_remedy(found: tuple[InstalledPart, ...], other: InstalledPart) -> None:
-    """Print the commands that install the missing extras."""
+    """Print the commands that install the missing extras, each command once."""
     lacking = [part for part in found if not part.is_ready]
-    names = {part.extra for part in lacking}
-    if names.intersection(ON_THIS_HOST):
-        wanted = ",".join(extra for extra in ON_THIS_HOST if extra in names)
-        _say("To run everything on this host, without a cluster (in a Seatrial checkout):")
-        say(f"  pip install '.[{wanted}]'")
-    here = [part.extra for part in lacking if part.extra not in IN_WORKER]
-    if here:
-        _say("To install the dependencies of every command (in a Seatrial checkout):")
-        say(f"  pip install '.[{','.join(here)}]'")
-    there = [part.extra for part in lacking if part.extra in IN_WORKER]
-    if there:
-        _say(
-            "The worker needs torch. Install it here, or in a separate environment and set "
-            f"{WORKER_PYTHON} to its Python:"
-        )
-        say(f"  pip install '.[{','.join(there)}]'")
+    remedies: dict[str, str] = {}
+    whole = [e for e in ON_THIS_HOST if any(p.extra == e and not p.where for p in lacking)]
+    for words, extras, python in (
+        (
+            "To run everything on this host, without a cluster (in a Seatrial checkout):",
+            whole,
+            "",
+        ),
+        (
+            "To install the dependencies of every command (in a Seatrial checkout):",
+            [part.extra for part in lacking if part.extra not in IN_WORKER],
+            "",
+        ),
+        (
+            _worker_words([part for part in lacking if part.extra in IN_WORKER]),
+            [part.extra for part in lacking if part.extra in IN_WORKER],
+            next((part.where for part in lacking if part.where), ""),
+        ),
+    ):
+        pip = f"{python} -m pip" if python else "pip"
+        if extras:
+            remedies.setdefault(f"  {pip} install '.[{','.join(extras)}]'", words)
+    for command_line, words in remedies.items():
+        _say(words)
+        say(command_line)
     if not other.is_ready:
         _say(f"To use {SECOND.title}, which needs its own environment:")
         say(f"  {SECOND.installation.command}")
     if not lacking and other.is_ready:
         say("Everything is installed.")
     say("next  seatrial init")
+
+
+def _worker_words(lacking: Sequence[InstalledPart]) -> str:
+    """Introduce the command that completes the worker's environment."""
+    if any("torch" in part.missing for part in lacking):
+        return (
+            "The worker needs torch. Install it here, or in a separate environment and set "
+            f"{WORKER_PYTHON} to its Python:"
+        )
+    return "To complete the worker's environment (in a Seatrial checkout):"
+
+
+def _say_gpus(host: Installation) -> None:
+    """Print the GPUs of this host, and whether the worker can use them."""
+    if not host.gpus:
+        return
+    _say(f"GPUs of this host: {len(host.gpus)} × {host.gpus[0]}.")
+    if host.transformer_engine:
+        _say(f"The worker has Transformer Engine {host.transformer_engine}.")
+        return
+    _say(
+        "Transformer Engine is missing in the worker's environment. Runs on GPUs need it: train in "
+        "an image that includes it (cluster.container=docker), or install it there."
+    )

@@ -29,6 +29,7 @@ FLAGS = {
     "training.tokens": "--tokens",
     "cluster.profile": "--profile",
     "cluster.node_type": "--node-type",
+    "cluster.accelerator": "--accelerator",
     "cluster.nodes": "--nodes",
     "cluster.processes_per_node": "--processes-per-node",
 }
@@ -195,6 +196,14 @@ NodeType = Annotated[
         autocompletion=_complete(Kind.NODE_TYPES), help="Node type. Default: the profile's."
     ),
 ]
+Accelerator = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=_complete(Kind.ACCELERATORS),
+        metavar="GPU",
+        help="GPU of this host (profile local), or none. Default: the detected one.",
+    ),
+]
 Nodes = Annotated[int, typer.Option(parser=_number, metavar="N", help="Number of nodes.")]
 Processes = Annotated[
     int | None,
@@ -220,6 +229,7 @@ Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask for 
     epilog=examples(
         "seatrial init",
         "seatrial init --profile eks --model llama3-8b --nodes 4 run.yaml",
+        "seatrial init --accelerator h100-80gb --processes-per-node 8",
     )
 )
 def command(
@@ -227,6 +237,7 @@ def command(
     model: Model = None,
     profile: Profile = "local",
     node_type: NodeType = None,
+    accelerator: Accelerator = None,
     nodes: Nodes = 1,
     processes: Processes = None,
     data: Data = None,
@@ -245,6 +256,7 @@ def command(
         model=model,
         profile=profile,
         node_type=node_type,
+        accelerator=accelerator,
         nodes=nodes,
         processes_per_node=processes,
         data=data,
@@ -257,7 +269,8 @@ def command(
     new = _made(wishes, catalog)
     is_taken = not output.exists() and (output.parent / ".seatrial" / wishes.name).is_dir()
     write_new(output, new.text, force=force)
-    machines = f"{wishes.nodes:,} × {new.node_type} ({wishes.profile})"
+    host = f"{new.node_type}, {wishes.accelerator}" if wishes.accelerator else new.node_type
+    machines = f"{wishes.nodes:,} × {host} ({wishes.profile})"
     say_text(f"Wrote {output}: {wishes.model} on {machines}.", rest="  ")
     if is_taken:
         say_text(

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Context, Json, Kubeconfig, Overrides, SpecFile, Yes, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.rehearsal.rehearse import was_rehearsed
@@ -62,15 +63,21 @@ def command(
     def agreed(changes: list[FieldDifference]) -> bool:
         return yes or (not as_json and sys.stdin.isatty() and _ask(changes))
 
-    done = launch(
-        file,
-        overrides or (),
-        kubeconfig=kubeconfig,
-        context=context,
-        confirm=agreed,
-        tell=say_error,
-        readmit=readmit or (),
+    again = seatrial_words("launch", file, *overrides or ())
+    kept = (
+        "Objects that were already created stay; seatrial status shows them. A repeated launch "
+        f"continues with them: {again}"
     )
+    with on_interrupt(kept):
+        done = launch(
+            file,
+            overrides or (),
+            kubeconfig=kubeconfig,
+            context=context,
+            confirm=agreed,
+            tell=say_error,
+            readmit=readmit or (),
+        )
     if as_json:
         findings = [finding.to_dict() for finding in done.findings]
         say_json(asdict(done) | {"findings": findings})

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
+from seatrial.cli.interrupts import count_interrupts
 from seatrial.cli.options import examples
 from seatrial.errors import (
     ExitCode,
@@ -283,25 +283,9 @@ def _started() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.unraisablehook = _pass_interrupt_on
     try:
-        return _run(_count_interrupts())
+        return _run(count_interrupts())
     except OutputLostError as lost:
         return _give_up_output(lost.__cause__)
-
-
-def _count_interrupts() -> list[int]:
-    """Return a list that grows with every Ctrl-C. An ignored SIGINT stays ignored."""
-    interrupts: list[int] = []
-    handler = signal.getsignal(signal.SIGINT)
-
-    if callable(handler):
-        before = handler
-
-        def interrupted(number: int, frame: FrameType | None) -> None:
-            interrupts.append(number)
-            before(number, frame)
-
-        signal.signal(signal.SIGINT, interrupted)
-    return interrupts
 
 
 def _pass_interrupt_on(lost: Any) -> None:

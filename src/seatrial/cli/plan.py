@@ -93,7 +93,8 @@ def command(
     if html is not None:
         refuse_other_file(html)
     page = plan_page(file, given, again=again, limits=limits, tell=say_error)
-    page = replace(page, command=_next(page, seatrial_words("rehearse", file, *given)))
+    following = "check" if page.fails_check else "rehearse"
+    page = replace(page, command=_next(page, seatrial_words(following, file, *given)))
     if html is not None:
         write_new(html, html_page(page), force=True)
     _say_page(page, html, as_json=as_json)

@@ -4,13 +4,14 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Annotated
 
 import typer
 
+from seatrial.cli.data_progress import format_seconds
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
@@ -169,30 +170,57 @@ WIDE = 96
 """The columns of a drill's result in one line."""
 RESULT_WIDTH = 72
 """The columns for the text of the result."""
+CLEARED = 78
+"""The columns of a progress line."""
 QUIET_SECONDS = 30.0
 """How often progress is printed without a terminal."""
+
+
+class TimeLeft:
+    """Estimates how long the steps that remain in one training of a drill take."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._training = ("", "")
+        self._first: tuple[int, float] | None = None
+
+    def words(self, drill: str, doing: str, step: int) -> str:
+        """Return `, about 40 s left`, from the steps since the first; empty if it is unknown."""
+        if (drill, doing) != self._training:
+            self._training, self._first = (drill, doing), None
+        # The start is slow, and a training that resumes does not begin at step 1.
+        if self._first is None and step:
+            self._first = (step, self._now())
+        if self._first is None or not self._first[0] < step < STEPS:
+            return ""
+        begun, since = self._first
+        seconds = (self._now() - since) / (step - begun) * (STEPS - step)
+        return f", about {format_seconds(seconds)} left"
 
 
 def _announcer(*, quiet: bool) -> Announce:
     """Return a callback that shows a drill's progress: a bar on a terminal, else lines."""
     printed = time.monotonic()
+    left = TimeLeft()
 
     def announce(drill: DrillName, doing: str, step: int) -> None:
         nonlocal printed
         if quiet:
             return
+        words = f"{doing}, step {step} of {STEPS}{left.words(drill, doing, step)}"
         if sys.stderr.isatty():
             done = round(20 * min(step, STEPS) / STEPS)
             bar = "█" * done + "░" * (20 - done)
-            sys.stderr.write(f"\r  {drill:<10} {bar} {doing}, step {step} of {STEPS}   ")
+            # Shorter words must not leave the end of longer ones on the line.
+            sys.stderr.write(f"\r  {drill:<10} {bar} {words:<{CLEARED - 34}}")
             sys.stderr.flush()
         elif time.monotonic() - printed >= QUIET_SECONDS:
             printed = time.monotonic()
-            say_error(f"  {drill}: {doing}, step {step} of {STEPS}")
+            say_error(f"  {drill}: {words}")
 
     return announce
 
 
 def _clear() -> None:
     if sys.stderr.isatty():
-        sys.stderr.write("\r" + " " * 78 + "\r")
+        sys.stderr.write("\r" + " " * CLEARED + "\r")

@@ -68,8 +68,11 @@ def command(
 def _line(chapter: Chapter) -> str:
     """Summarise a run and how its time was spent."""
     now, spent = chapter.snapshot, chapter.spent
-    steps = f"step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "")
-    words = f"{chapter.name}  {steps} · loss {loss_words(now.loss)}"
+    of_all = f" of {now.total_steps:,}" if now.total_steps else ""
+    if now.step or now.loss is not None:
+        words = f"{chapter.name}  step {now.step:,}{of_all} · loss {loss_words(now.loss)}"
+    else:
+        words = f"{chapter.name}  no step{of_all} was finished"
     if spent.wall:
         words += f" · goodput {percent(spent.share)} of {span(spent.wall)}"
         words += f"\ntime      {goodput_words(spent)}"

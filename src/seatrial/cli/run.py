@@ -9,10 +9,14 @@ import typer
 
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Overrides, SpecFile, examples
+from seatrial.errors import ExitCode
 from seatrial.reports.terminal import say, say_error, say_text
 from seatrial.sdk.pipeline import PipelineState, PipelineStep, pipeline, run_pipeline, where
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+SIGNALLED = 128
+"""The exit code of a command that a signal ended is this plus the signal's number."""
 
 From = Annotated[
     str, typer.Option("--from", metavar="STEP", help="Repeat this step and all later ones.")
@@ -50,7 +54,7 @@ def command(
         )
     if done.failed is not None:
         place = f"{done.place(done.failed)}, {done.failed.name}"
-        say_error(f"\nStopped at step {place}. Fix the problem above, then rerun: {again}")
+        say_error(f"\nStopped at step {place}. {_remedy(done, again)}")
         raise typer.Exit(done.exit_code)
     if until:
         say(f"Stopped after step {until} (--until).")
@@ -61,6 +65,21 @@ def command(
     say(f"{name} finished: {number} of {number} steps. To repeat steps: --from STEP.")
     listing = ["seatrial", "checkpoints", "list", str(file), *given, *where(done.plan)]
     say(f"next  {shlex.join(listing)}")
+
+
+def _remedy(done: PipelineState, again: str) -> str:
+    """Return what to do after a step that failed."""
+    name = done.plan.spec.name
+    if done.failed is not None and done.failed.name == "wait":
+        if done.exit_code == ExitCode.RUN_FAILED:
+            return (
+                f"{name} was stopped or has failed. For the cause: seatrial diagnose {name}. To "
+                f"launch it again from its last checkpoint: {again}"
+            )
+        return f"{name} may still be running. To wait for it again: {again}"
+    if done.exit_code > SIGNALLED:
+        return f"Signal {done.exit_code - SIGNALLED} ended the command. To repeat it: {again}"
+    return f"Fix the problem above, then rerun: {again}"
 
 
 def _show(state: PipelineState) -> None:

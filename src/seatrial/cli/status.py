@@ -13,7 +13,7 @@ from seatrial.findings import Finding
 from seatrial.monitoring.node_measurements import COLUMNS, NodeMeasurement, table_rows
 from seatrial.reports.tables import Column, name, number, say_table
 from seatrial.reports.terminal import hides_next, say, say_error, say_json, say_text
-from seatrial.runs.ledger.ledger import AttemptRecord
+from seatrial.runs.ledger.ledger import AttemptOutcome, AttemptRecord
 from seatrial.runs.status.status import Status, age
 from seatrial.sdk.runs import find_run
 
@@ -112,6 +112,8 @@ def _to_do(reason: Finding) -> bool:
 def _next(found: Status, flags: str) -> str:
     if found.succeeded:
         return f"seatrial report {found.run}{flags}"
+    if found.state == AttemptOutcome.FAILED:
+        return f"seatrial diagnose {found.run}{flags}   then seatrial launch RUN.YAML"
     if found.is_over:
         return "seatrial launch RUN.YAML   starts a new attempt"
     if not found.running and any(map(_to_do, found.reasons)):

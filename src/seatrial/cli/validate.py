@@ -164,11 +164,8 @@ def _machines(plan: Plan) -> str:
 
 def _layout(plan: Plan) -> str:
     """Describe the parallel sizes, sharding and recompute."""
-    layout = plan.layout
-    degrees = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
-    extra = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
-    degrees |= {name: size for name, size in extra.items() if size > 1}
-    parts = [" · ".join(f"{name} {size:,}" for name, size in degrees.items())]
+    sizes = ("tp", "pp", "vp", "cp", "ep", "dp")
+    parts = [plan.layout.words(*sizes, always=("tp", "pp", "dp"))]
     if plan.sequence_parallel:
         parts.append("sequence parallel")
     return ", ".join([*parts, f"sharding {plan.sharding}", f"recompute {plan.recompute}"])

@@ -19,6 +19,7 @@ from seatrial.reports.live.reading import LiveReading
 from seatrial.reports.terminal import say, say_error
 from seatrial.runs.history.history import RunHistory
 from seatrial.runs.history.locate import STDIN
+from seatrial.runs.ledger.ledger import AttemptOutcome
 from seatrial.sdk.history import HistoryPlace, history
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -39,8 +40,8 @@ def command(
 ) -> None:
     """Watch a run live: curves, ranks, goodput, time left.
 
-    Without a terminal, prints a line every 30 seconds until the run finishes. The live view needs
-    the watch extra.
+    Without a terminal, prints a line every 30 seconds until the run finishes. Exit code 1 if the
+    newest attempt failed. The live view needs the watch extra.
     """
     on_terminal = _draws() and not once and not as_json
     drawn = on_terminal and find_spec("textual") is not None
@@ -58,6 +59,14 @@ def command(
                 "pip install '.[watch]'. Printing lines instead:"
             )
         say_lines(found, follow=not once)
+    if _has_failed(found):
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _has_failed(history: RunHistory) -> bool:
+    """True if the newest attempt is known to have failed."""
+    attempts = history.attempts
+    return bool(attempts) and attempts[-1].outcome is AttemptOutcome.FAILED
 
 
 def _draws() -> bool:

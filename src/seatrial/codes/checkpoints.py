@@ -39,7 +39,7 @@ class CheckpointCode(StrEnum):
     NONE_GOOD = "ST-CHECKPOINT-014"
     """Checkpoints exist, but none is usable."""
     UNRECORDED = "ST-CHECKPOINT-015"
-    """Some checkpoints were saved without a record."""
+    """A checkpoint was saved without a record, by another tool or with FSDP."""
     NODES_DIFFER = "ST-CHECKPOINT-016"
     """The nodes do not see the same checkpoint."""
     UNREADABLE = "ST-CHECKPOINT-017"

@@ -60,3 +60,5 @@ class RunCode(StrEnum):
     """Run state is corrupt: an attempt, its outcome, a calibration or the ledger in the cluster."""
     RUNTIME = "ST-RUN-030"
     """The container runtime is not installed on this host."""
+    NO_GPU = "ST-RUN-031"
+    """This host lacks the GPUs of the run, or a package that the run needs on GPUs."""

@@ -174,6 +174,8 @@ class Engine(Protocol):
     """The argument that sets the path of the blend file; empty if the engine reads none."""
     rank_timeout_option: str = ""
     """The option for how long ranks wait for each other, in minutes, if the engine has one."""
+    rank_timeout_minutes: int = 0
+    """How long they wait if the option is not set; 0 if the engine has no such option."""
     vocab_multiple: int = 1
     """It pads the vocabulary to a multiple of this times tp_size."""
     modelled: Mapping[str, str]
@@ -206,6 +208,10 @@ class Engine(Protocol):
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """Return the environment variables without which the engine rejects or changes the plan."""
+        return {}
+
+    def gpu_packages(self, plan: Plan) -> dict[str, str]:
+        """Return the Python packages, with titles, that a plan needs in addition on GPUs."""
         return {}
 
     def arguments(self, plan: Plan) -> Arguments:

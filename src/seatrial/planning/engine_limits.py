@@ -10,6 +10,19 @@ from seatrial.spec.run import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
+class UnseenRuns:
+    """Runs whose step time was predicted before they were seen (`backtest/data/prequential`)."""
+
+    inside: int
+    """Runs whose measured time was inside the printed error range."""
+    runs: int
+
+    @property
+    def share(self) -> float:
+        return self.inside / self.runs
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLimits:
     """The layouts that an engine supports, and its effects on memory and time."""
 
@@ -30,6 +43,8 @@ class EngineLimits:
     """True if weights are stored only in the 8 or 4 bits of the GEMMs."""
     has_fsdp_runs: bool = False
     """True if published FSDP runs with this engine were used for fitting."""
+    unseen: UnseenRuns | None = None
+    """The measured coverage of the error range; None if it was not measured with this engine."""
 
 
 def limits_of(spec: RunSpec) -> EngineLimits:

@@ -39,6 +39,10 @@ EXPERT_AXES = (Axis.ETP, Axis.EP, Axis.EDP, Axis.PP)
 """The grid of expert layers, fastest axis first."""
 
 
+DEGREES = ("tp", "pp", "vp", "cp", "ep", "etp", "dp")
+"""The parallel degrees in the order in which every text lists them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The sizes of both grids, and the number of chunks per pipeline stage."""
@@ -60,9 +64,13 @@ class Layout:
 
     def __str__(self) -> str:
         """Return `tp 2 · dp 4`, without the degrees that are 1."""
-        names = ("tp", "pp", "vp", "cp", "ep", "dp")
-        sizes = {name: getattr(self, f"{name}_size") for name in names}
-        return " · ".join(f"{name} {n}" for name, n in sizes.items() if n > 1) or "dp 1"
+        return self.words(*(name for name in DEGREES if name != "etp")) or "dp 1"
+
+    def words(self, *names: str, always: tuple[str, ...] = ()) -> str:
+        """Return the named degrees in their usual order: those above 1, and those in `always`."""
+        sizes = {name: getattr(self, f"{name}_size") for name in DEGREES if name in names}
+        shown = (f"{name} {n:,}" for name, n in sizes.items() if n > 1 or name in always)
+        return " · ".join(shown)
 
     def spread_over(self, world_size: int) -> "Layout":
         """Return the layout with as many model replicas as fit; remaining ranks are idle."""

@@ -7,6 +7,7 @@ These are Megatron's rules (`megatron/training/arguments.py`,
 `core/pipeline_parallel/schedules.py` in 0.19.2), checked before any GPU is requested.
 """
 
+from dataclasses import replace
 from math import gcd
 from typing import Protocol
 
@@ -34,10 +35,38 @@ class Reporter(Protocol):
         ...
 
 
+USUAL_TP = 8
+"""Tensor parallelism stays within a node, which has at most this many GPUs as a rule."""
+
+
 def choices(limit: int, total: int) -> str:
     """Return the largest divisors of a number up to a limit, as text."""
+    return _listed(_divisors(limit, total)[-3:])
+
+
+def _listed(numbers: list[int]) -> str:
     # "1, 2 or 4": only the last separator is a word.
-    return " or ".join(", ".join(map(str, _divisors(limit, total)[-3:])).rsplit(", ", 1))
+    return " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
+
+
+def _tp_choices(model: Architecture, layout: Layout) -> str:
+    """Return every tp_size up to that of a usual node that divides heads and inner widths."""
+    limit = min(max(layout.tp_size, USUAL_TP), 1 << 16)
+    sizes = [replace(layout, tp_size=size) for size in _divisors(limit, model.heads)]
+    return _listed([each.tp_size for each in sizes if _is_divisible(model, each)])
+
+
+def _is_divisible(model: Architecture, layout: Layout) -> bool:
+    """True if heads and the widths that tp splits are divisible."""
+    widths = (width for _, width, field, _ in _shared_widths(model, layout) if field == "tp_size")
+    tp = layout.tp_size
+    return not (model.heads % tp or _splits_kv_heads(model, tp) or any(w % tp for w in widths))
+
+
+def _splits_kv_heads(model: Architecture, tp: int) -> bool:
+    """True if tp would split key-value heads unevenly."""
+    qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
+    return bool((model.kv_heads % tp and tp % model.kv_heads) or qkv % tp)
 
 
 def _divisors(limit: int, total: int) -> list[int]:
@@ -78,32 +107,32 @@ def check_tensor_parallel(report: Reporter, model: Architecture, layout: Layout)
     """Check that heads and inner widths are divisible by tp; return True if they are."""
     before = len(report.findings)
     tp = layout.tp_size
-    qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
     if model.heads % tp:
         report.error(
             PlanCode.HEADS,
             "parallelism.tp_size",
             f"{model.heads} attention heads are not divisible by tp_size {tp}.",
             tp,
-            f"Use tp_size {choices(tp, model.heads)}.",
+            f"Use tp_size {_tp_choices(model, layout)}.",
         )
-    elif (model.kv_heads % tp and tp % model.kv_heads) or qkv % tp:
-        fitting = choices(tp, gcd(model.heads, model.kv_heads))
+    elif _splits_kv_heads(model, tp):
         report.error(
             PlanCode.HEADS,
             "parallelism.tp_size",
             f"{_kv_heads(model.kv_heads)} not divisible by tp_size {tp}.",
             tp,
-            f"Use tp_size {fitting}.",
+            f"Use tp_size {_tp_choices(model, layout)}.",
         )
     for name, width, field, ranks in _shared_widths(model, layout):
         if width % ranks:
+            of_tp = field == "tp_size"
+            fitting = _tp_choices(model, layout) if of_tp else choices(ranks, width)
             report.error(
                 PlanCode.WIDTH,
                 f"parallelism.{field}",
                 f"{name} {width} is not divisible by {field} {ranks}.",
                 ranks,
-                f"Use {field} {choices(ranks, width)}.",
+                f"Use {field} {fitting}.",
             )
     return len(report.findings) == before
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seatrial.planning.choices import LAYOUT_FIELDS, SAVES, Choice, Choices, fill
+from seatrial.planning.choices import BATCH, LAYOUT_FIELDS, SAVES, Choice, Choices, fill, value_at
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
 from seatrial.planning.resolve_layout import LayoutResolution
@@ -56,6 +56,20 @@ class PlannedRun:
     def chosen(self) -> "Priced | None":
         """Memory and time of the plan; None on a host without GPUs."""
         return self.chooser.price(self.plan)
+
+    @cached_property
+    def given_fields(self) -> tuple[str, ...]:
+        """The layout fields that the spec sets."""
+        spec = self.basis.loaded.spec
+        fields = (field for field in LAYOUT_FIELDS if field != BATCH)
+        return tuple(field for field in fields if value_at(spec, field) != AUTO)
+
+    @cached_property
+    def with_auto(self) -> "SearchOutcome | None":
+        """The search with every layout field `auto`; None on a host without GPUs."""
+        return (
+            self.chooser.search(free=True) if self.searched and self.given_fields else self.outcome
+        )
 
     @property
     def time_error(self) -> "StepTimeError | None":

@@ -12,8 +12,9 @@ from seatrial.catalog.profiles import Profile
 from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.planning.parameters import total_parameters
 from seatrial.planning.resolve import resolve_basis
-from seatrial.spec.cluster import Operator
+from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import loads
 from seatrial.spec.run import API_VERSION
@@ -25,6 +26,8 @@ PROCESSES_WITHOUT_GPUS = 2
 """Processes on a machine without GPUs: the minimum for distributed training."""
 SEQUENCES_WITHOUT_GPUS = 8
 """Sequences per step for each process without a GPU."""
+LARGEST_ON_CPU = 1_000_000_000
+"""Parameters of the largest model that somebody would train on CPUs."""
 _GATED = "licence to be accepted"
 """Text in the note on a preset whose tokenizer is gated."""
 
@@ -41,6 +44,8 @@ class Wishes:
     """Cluster profile."""
     node_type: str | None = None
     """Node type; defaults to the profile's."""
+    accelerator: str | None = None
+    """GPU of this host, for a run on one host; defaults to the GPUs that the plan detects."""
     nodes: int = 1
     """Number of nodes."""
     processes_per_node: int | None = None
@@ -92,7 +97,8 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     profile = catalog.profile(wishes.profile)
     node_name = wishes.node_type or profile.default_node_type
     node = catalog.node_type(node_name)
-    per_node = wishes.processes_per_node or node.gpus or PROCESSES_WITHOUT_GPUS
+    without_gpus = PROCESSES_WITHOUT_GPUS if wishes.accelerator in (None, NO_GPUS) else 1
+    per_node = wishes.processes_per_node or node.gpus or without_gpus
     tokens = usual(profile).tokens if wishes.tokens is None else wishes.tokens
     tokenizer = (preset.tokenizer or None) if wishes.tokenizer is None else wishes.tokenizer
     lines = [
@@ -100,7 +106,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         *_data(wishes.data, tokenizer),
         "training:",
         f"  tokens: {_count(tokens)}    # or steps, or samples",
-        f"  global_batch_size: {_batch(node.gpus, wishes.nodes * per_node)}",
+        f"  global_batch_size: {_batch(preset, wishes, node.gpus, per_node)}",
         "",
         "# auto: seatrial plan chooses a value and shows why. Values that you set are kept.",
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
@@ -190,16 +196,21 @@ def _cluster(wishes: Wishes, node_type: str, gpus: int, per_node: int) -> list[s
         f"  node_type: {_scalar(node_type)}",
         f"  nodes: {wishes.nodes}",
     ]
+    if wishes.accelerator is not None:
+        lines.append(f"  accelerator: {_scalar(wishes.accelerator)}")
     if per_node != gpus:
         lines.append(f"  processes_per_node: {per_node}")
     return lines
 
 
-def _batch(gpus: int, processes: int) -> str:
+def _batch(preset: ModelPreset, wishes: Wishes, gpus: int, per_node: int) -> str:
     """Return the global batch size: `auto`, or a small number for training on CPUs."""
-    if gpus:
+    model = preset.architecture
+    needs_gpus = total_parameters(model, model.vocab_size) > LARGEST_ON_CPU
+    if gpus or needs_gpus or wishes.accelerator not in (None, NO_GPUS):
         return "auto    # sequences per step"
-    return f"{SEQUENCES_WITHOUT_GPUS * processes}    # sequences per step; small without GPUs"
+    batch = SEQUENCES_WITHOUT_GPUS * wishes.nodes * per_node
+    return f"{batch}    # sequences per step; small without GPUs"
 
 
 def _volume(directory: str | None, profile: Profile, catalog: Catalog) -> list[str]:

@@ -15,7 +15,7 @@ _PAINTS = (
     (re.compile(r"(?<= of )[\d.,]+ GiB|(?<=at most )2 hours"), BOLD),
     (re.compile(r"\d+ errors?\b"), RED),
     (re.compile(r"\d+ warnings?\b"), YELLOW),
-    (re.compile(r"\((?:you|planner|catalog|default)\)$"), DIM),
+    (re.compile(r"\((?:(?:[a-z]+, )*[a-z]+: )?(?:you|planner|catalog|default)\)$"), DIM),
 )
 """What is painted in which colour: labels, error bars, verdicts, limits, counts, origins."""
 

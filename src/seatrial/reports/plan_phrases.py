@@ -6,10 +6,12 @@ from itertools import groupby
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.storage import StorageKind
-from seatrial.planning.layout import Layout
+from seatrial.planning.layout import DEGREES, Layout
 from seatrial.planning.plan import Plan
+from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.run_saves import Saves
 from seatrial.planning.saving.size import usd_per_month
+from seatrial.planning.search.explain import percent
 from seatrial.rendering.resources import capacity_bytes
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Recompute, Sharding
@@ -33,7 +35,7 @@ RECOMPUTE_WORDS = {
 
 
 def three(number: float) -> str:
-    """Return a number with three significant digits: `37,300`, `4.28`, `12.3 M`."""
+    """Return a number with two or three significant digits: `37,300`, `4.28`, `12.3 M`."""
     if number == 0:
         return "0"
     if number >= 1e6:
@@ -41,6 +43,8 @@ def three(number: float) -> str:
     shown = float(f"{number:.3g}")
     if abs(shown) >= 100:
         return f"{shown:,.0f}"
+    if abs(shown) < 0.01:
+        return f"{shown:.2g}"
     return f"{shown:.1f}" if abs(shown) >= 10 else f"{shown:.2f}"
 
 
@@ -121,11 +125,23 @@ def gib(size: float) -> str:
 
 def layout_words(layout: Layout) -> str:
     """Return the parallel degrees: `tp 4 · pp 1 · dp 4`."""
-    sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "dp": layout.dp_size}
-    more = {"vp": layout.vp_size, "cp": layout.cp_size, "ep": layout.ep_size}
-    more |= {"etp": layout.etp_size}
-    sizes |= {name: size for name, size in more.items() if size > 1}
-    return " · ".join(f"{name} {size:,}" for name, size in sizes.items())
+    return layout.words(*DEGREES, always=("tp", "pp", "dp"))
+
+
+def whose_layout(run: PlannedRun) -> str:
+    """Return who chose the sizes of the layout: `planner`, `you`, or `tp, pp: you`."""
+    fields = {name: f"parallelism.{name}_size" for name in DEGREES if name not in ("etp", "dp")}
+    given = [name for name, field in fields.items() if field in run.given_fields]
+    if not given:
+        return "planner" if run.searched else "you"
+    is_open = any(field in run.basis.open_fields for field in fields.values())
+    return f"{', '.join(given)}: you" if is_open else "you"
+
+
+def unseen_words(run: PlannedRun) -> str:
+    """Return the share of unseen runs that the error bar of the step time has covered."""
+    unseen = run.problem.limits.unseen
+    return f"{percent(unseen.share)} of unseen runs were" if unseen else ""
 
 
 def manner(plan: Plan) -> str:

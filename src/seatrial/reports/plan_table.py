@@ -13,6 +13,7 @@ from seatrial.reports.plan_phrases import (
     duration_with_error,
     layout_words,
     spread,
+    unseen_words,
     with_error,
 )
 from seatrial.reports.plan_text import FIT_WORDS, step_error
@@ -117,8 +118,9 @@ def _say_notes(plans: Sequence[ComparedPlan]) -> None:
             reasons.setdefault(plan.refusal, []).append(" ".join(plan.cells))
     for reason, cells in reasons.items():
         say_text(f"{', '.join(cells)}: {reason}", "no plan  ")
-    if any(plan.run is not None and plan.run.chosen is not None for plan in plans):
-        say_text("±: nine of ten runs are within this range.")
+    priced = [plan.run for plan in plans if plan.run is not None and plan.run.chosen is not None]
+    for words in dict.fromkeys(filter(None, map(unseen_words, priced))):
+        say_text(f"±: {words} within this range.")
     prices = sorted({price for plan in plans for price in _price(plan)})
     if prices:
         say_text(f"Costs: {'; '.join(prices)}.")

@@ -13,7 +13,7 @@ from seatrial.planning.plan import Origin
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.run_budget import Cost, Duration, RunBudget, failure_loss
 from seatrial.planning.saving.save_budget import SaveBudget
-from seatrial.planning.search.candidates import Priced
+from seatrial.planning.search.candidates import Priced, SearchOutcome
 from seatrial.planning.search.explain import WITHIN_NOISE, named, percent, why
 from seatrial.planning.search.sizing import MOST_NODES, ROUND, Limits
 from seatrial.planning.timing.breakdown import TimePart
@@ -33,6 +33,8 @@ from seatrial.reports.plan_phrases import (
     stage_words,
     three,
     unit_of,
+    unseen_words,
+    whose_layout,
     with_error,
 )
 from seatrial.reports.terminal import columns, counted, say, say_painted, wrapped
@@ -53,6 +55,8 @@ MOST_STAGES = 4
 """Stages whose memory is drawn; of more, only the first, the fullest and the last."""
 SMALL_PART = 0.005
 """Parts of a step below this share are left out."""
+SMALLEST = 0.005
+"""Parts of a duration below this number of its unit are left out."""
 TIME_WORDS = {
     TimePart.TENSOR_PARALLEL: "tp",
     TimePart.CONTEXT_PARALLEL: "cp",
@@ -92,6 +96,8 @@ class Page:
     """The list price of checkpoints in an object store; empty for other storage."""
     warned: str = ""
     """The number of findings that only `seatrial check` lists, and the command."""
+    fails_check: bool = False
+    """True if there are errors among these findings."""
 
 
 def bar(share: float, length: int = BARS[0][1]) -> str:
@@ -180,7 +186,7 @@ def _labelled(label: str, facts: list[str]) -> Iterator[Line]:
 def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
     """Return the parallel degrees, and which GPU holds what."""
     plan = run.plan
-    yield "layout", f"{layout_words(plan.layout)}   ({'planner' if run.searched else 'you'})"
+    yield "layout", f"{layout_words(plan.layout)}   ({whose_layout(run)})"
     yield "", manner(plan)
     uneven = stage_words(plan)
     if uneven:
@@ -199,11 +205,8 @@ def _batch(run: PlannedRun) -> Iterator[Line]:
     whose = plan.origins.get("training.learning_rate.peak", Origin.YOU)
     tokens = format_count(batch.tokens_per_step)
     yield "batch", f"{batch.global_batch_size:,} sequences, {tokens} tokens per step   ({where})"
-    yield (
-        "",
-        f"micro-batch {batch.micro_batch_size:,} × {batch.micro_batches:,} micro-batches "
-        f"× dp {plan.layout.dp_size:,}",
-    )
+    number = counted(batch.micro_batches, "micro-batch", "micro-batches")
+    yield "", f"micro-batch {batch.micro_batch_size:,} × {number} × dp {plan.layout.dp_size:,}"
     yield "learning", f"rate {peak}   ({whose})"
     yield "", warmup
 
@@ -253,7 +256,7 @@ def step_error(run: PlannedRun) -> float:
 
 
 def step_words(run: PlannedRun, chosen: Priced) -> str:
-    """Return the step time with the error bar of nine of ten runs, or of your own steps."""
+    """Return the step time with its error bar, and how many runs the bar has covered."""
     known, seconds = run.time_error, chosen.time.total
     if known is not None and known.is_measured:
         return f"{duration(seconds)} ± {known.nine_of_ten:.1%}, nine of ten of your steps".replace(
@@ -262,7 +265,8 @@ def step_words(run: PlannedRun, chosen: Priced) -> str:
     if known is None:
         return duration(seconds)
     error = known.nine_of_ten
-    return f"{duration_with_error(seconds, error)} ({percent(error)}), nine of ten runs"
+    words = f"{duration_with_error(seconds, error)} ({percent(error)})"
+    return f"{words}; {unseen_words(run)} inside" if run.problem.limits.unseen else words
 
 
 def time_parts(chosen: Priced) -> str:
@@ -289,7 +293,8 @@ def _length(page: Page) -> Iterator[Line]:
         return
     whole, parts = length_words(budget.duration, budget.error)
     yield "length", f"{whole} for {steps}"
-    yield "", BETWEEN.join(parts)
+    if len(parts) > 1:
+        yield "", BETWEEN.join(parts)
     hours = f"{with_error(budget.node_hours, budget.error)} node-hours"
     yield "cost", f"{cost_words(budget.cost, plan.machines.node_type, budget.error)}"
     if budget.cost is not None:
@@ -301,7 +306,11 @@ def length_words(length: Duration, error: float) -> tuple[str, list[str]]:
     """Return the duration, and its parts in the same unit: `35 days ± 2`, `training 34.4 days`."""
     size, word = unit_of(length.total)
     parts = {"training": length.training, "saves": length.saving, "failures": length.failures}
-    named = [f"{name} {three(seconds / size)}" for name, seconds in parts.items() if seconds]
+    named = [
+        f"{name} {three(seconds / size)}"
+        for name, seconds in parts.items()
+        if seconds / size >= SMALLEST
+    ]
     named[-1:] = [f"{part} {word}" for part in named[-1:]]
     return duration_with_error(length.total, error), named
 
@@ -427,12 +436,13 @@ def limit_words(page: Page) -> list[str]:
     if largest is None:
         return [nodes]
     shape = f"{largest.architecture.layers} layers × {largest.architecture.hidden_size:,}"
+    these = f"these {machines.nodes:,}" if machines.nodes > 1 else "this node"
     up_to, beyond = "at least", ""
     if not largest.largest_tried:
         up_to, beyond = "up to", "; the next larger size that divides evenly does not fit"
     return [
         nodes,
-        f"on these {machines.nodes:,}, a model of this shape fits with {up_to} "
+        f"on {these}, a model of this shape fits with {up_to} "
         f"{format_count(largest.parameters)} parameters ({shape}: layers and width scaled alike"
         f"{beyond})",
     ]
@@ -444,9 +454,7 @@ def _reasons(page: Page) -> Iterator[Line]:
     if run.chosen is None or run.outcome is None or run.constants is None or known is None:
         return
     facts = why(run.chosen, run.outcome, run.problem)
-    best = run.outcome.best
-    if best is not None and best.rate > run.chosen.rate * (1 + WITHIN_NOISE):
-        facts.append(_better(page, best))
+    facts += _better(run, run.chosen)
     yield from _labelled("why", facts)
     tested = f"{percent(known.median)} median error, {percent(known.nine_of_ten)} in nine of ten"
     if known.is_measured:
@@ -455,17 +463,23 @@ def _reasons(page: Page) -> Iterator[Line]:
     yield "", memory_words(run.chosen.memory)
 
 
-def _better(page: Page, best: Priced) -> str:
-    """Return the layout that the planner prefers to the one in the spec or the kept plan."""
-    run = page.run
-    if run.chosen is None:
-        return ""
-    gain = percent(best.rate / run.chosen.rate - 1)
-    words = f"{named(best.candidate)}, micro-batch {best.candidate.micro_batch_size}, recompute "
-    words += f"{best.candidate.recompute}"
-    if run.searched:
-        return f"kept from an earlier plan; a new search (--again) finds {words}: {gain} faster"
-    return f"with auto, the planner chooses {words}: {gain} faster"
+def _better(run: PlannedRun, chosen: Priced) -> Iterator[str]:
+    """Return the faster layouts that a new search finds, and those with every field `auto`."""
+
+    def faster(outcome: SearchOutcome | None) -> str:
+        best = outcome.best if outcome else None
+        if best is None or best.rate <= chosen.rate * (1 + WITHIN_NOISE):
+            return ""
+        gain = percent(best.rate / chosen.rate - 1)
+        words = f"{named(best.candidate)}, micro-batch {best.candidate.micro_batch_size}"
+        return f"{words}, recompute {best.candidate.recompute}: {gain} faster"
+
+    kept = faster(run.outcome) if run.searched else ""
+    if kept:
+        yield f"kept from an earlier plan; a new search (--again) finds {kept}"
+    free = faster(run.with_auto) if run.given_fields or not run.searched else ""
+    if free and free != kept:
+        yield f"with auto, the planner chooses {free}"
 
 
 def memory_words(need: Memory) -> str:

@@ -14,10 +14,12 @@ from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.checks.probes.checkpoints import CheckpointReader
 from seatrial.checks.probes.cluster import gather
 from seatrial.checks.probes.engine import asked, require_engine
+from seatrial.checks.probes.host import look_at_host
 from seatrial.checks.repairs.fix import Fix, plan_fix
 from seatrial.checks.repairs.repair import Broken, effects_of, repair_of
 from seatrial.checks.resume_source import places_of
 from seatrial.checks.rule import Checked, RepairKind, Situation
+from seatrial.checks.rules.host import host_findings
 from seatrial.checks.rules.sources import absent_here
 from seatrial.cluster.api import READY, CallPatience
 from seatrial.cluster.errors import ClusterError
@@ -147,7 +149,7 @@ def check(
     _, verdict, trouble = _looking(given, Looked(data, cluster, kubeconfig, context))
     if trouble is not None:
         raise trouble
-    return verdict
+    return replace(verdict, checked=(*_on_this_host(verdict), *verdict.checked))
 
 
 def check_and_repair(
@@ -193,6 +195,10 @@ def check_and_repair(
     verdict = verdict if looked.data else _with_paths(verdict)
     verdict = extras.told(_with_engine(verdict, extras, wanted=engine))
     offers += [Offer()] * (len(verdict.checked) - len(offers))
+    # The engine validates a run for another host too, so it is asked before this.
+    here = _on_this_host(verdict)
+    verdict = replace(verdict, checked=(*here, *verdict.checked))
+    offers = [*[Offer()] * len(here), *offers]
     missing = tuple(extras.missing.values())
     return Outcome(verdict, tuple(offers), fix, is_fixed, trouble, missing)
 
@@ -250,6 +256,15 @@ def _with_paths(verdict: Verdict) -> Verdict:
         return verdict
     absent = absent_here(verdict.situation, lambda path: Path(path).exists())
     return replace(verdict, checked=(*verdict.checked, *absent))
+
+
+def _on_this_host(verdict: Verdict) -> list[Checked]:
+    """Return what this host lacks, if it would run the training itself."""
+    situation = verdict.situation
+    if situation is None or situation.in_pods:
+        return []
+    plan = situation.plan
+    return [*map(Checked, host_findings(plan, situation.loaded.where, look_at_host(plan)))]
 
 
 def _with_engine(verdict: Verdict, extras: _Extras, *, wanted: bool) -> Verdict:

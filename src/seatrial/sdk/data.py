@@ -17,9 +17,11 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError, UsageError
 from seatrial.findings import Finding
 from seatrial.hashing import digest
+from seatrial.planning.plan import Plan
 from seatrial.process_environment import default_variables
 from seatrial.sdk.plan import Overrides, PathOrText, plan
 from seatrial.secrets.redaction import looks_secret
+from seatrial.spec.cluster import Operator
 from seatrial.storage.state_files import read_json, write_whole
 
 if TYPE_CHECKING:
@@ -63,8 +65,11 @@ def prepare_data(
     from seatrial.dataprep.prepare import driver_of, prepare  # noqa: PLC0415
 
     chosen = driver_of(driver, workers) if isinstance(driver, str) else driver
+    planned = plan(path, overrides)
+    if to is None:
+        _refuse_missing_volume(path, planned)
     with default_variables(THREADS):
-        return prepare(plan(path, overrides), chosen, to=to, tell=tell)
+        return prepare(planned, chosen, to=to, tell=tell)
 
 
 def freeze_data(
@@ -79,7 +84,24 @@ def freeze_data(
     refuse_secret(to)
     from seatrial.dataprep.prepare import freeze_list  # noqa: PLC0415
 
-    return freeze_list(plan(path, overrides), to)
+    planned = plan(path, overrides)
+    if to is None:
+        _refuse_missing_volume(path, planned)
+    return freeze_list(planned, to)
+
+
+def _refuse_missing_volume(path: PathOrText, planned: Plan) -> None:
+    """Raise if the data belongs on the volume of a cluster, which this host has not mounted."""
+    mount = Path(planned.spec.cluster.storage.mount)
+    on_volume = Path(planned.data_location).is_relative_to(mount)
+    if planned.machines.operator is Operator.TORCHRUN or not on_volume or mount.is_dir():
+        return
+    raise UsageError(
+        f"the data of {planned.spec.name} belongs in {planned.data_location}, on the volume of its "
+        f"cluster (profile {planned.machines.profile}), and this host has no {mount}. To prepare "
+        f"it in the cluster: seatrial data prepare {path} --on kubernetes. To prepare it on this "
+        "host: --to DIR, and copy it to the volume."
+    )
 
 
 def refuse_secret(address: PathOrText | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
+from seatrial.catalog.node_types import detected_gpus
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import MissingExtraError
@@ -58,6 +59,8 @@ _LIST_VERSIONS = (
     "print(json.dumps({x.name: x.version for x in d()}))"
 )
 _LONGEST_ANSWER = 60.0
+_TRANSFORMER_ENGINE = ("transformer-engine", "transformer-engine-torch")
+"""The distributions that include its layers. NVIDIA's images have only the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,20 @@ def _release(version: str) -> tuple[int, ...]:
 
 def parts(needed: Mapping[str, Iterable[Need]]) -> tuple[InstalledPart, ...]:
     """Look up the packages of every extra."""
-    here = {_plain(one.name): one.version for one in distributions() if one.name}
-    there, where = _worker_packages(here)
+    here = _packages_here()
+    return _parts(needed, here, *_worker_packages(here))
+
+
+def _packages_here() -> dict[str, str]:
+    return {_plain(one.name): one.version for one in distributions() if one.name}
+
+
+def _parts(
+    needed: Mapping[str, Iterable[Need]],
+    here: Mapping[str, str],
+    there: Mapping[str, str],
+    where: str,
+) -> tuple[InstalledPart, ...]:
     return tuple(
         _part(extra, needed[extra], *((there, where) if extra in IN_WORKER else (here, "")))
         for extra in NEEDED_FOR
@@ -207,8 +222,20 @@ class Installation:
     """The engine that has its own environment instead of an extra."""
     kubeconfig: Path | None
     """None if there is none."""
+    gpus: tuple[str, ...] = ()
+    """The GPUs of this host, as NVIDIA's driver names them."""
+    transformer_engine: str = ""
+    """Its version in the worker's environment. Empty if it is missing."""
 
 
 def doctor() -> Installation:
-    """Find out which extras, engines and kubeconfig this host has. Works offline."""
-    return Installation(parts(needs()), second_engine(), kubeconfig())
+    """Find out which extras, engines, GPUs and kubeconfig this host has. Works offline."""
+    here = _packages_here()
+    there, where = _worker_packages(here)
+    return Installation(
+        _parts(needs(), here, there, where),
+        second_engine(),
+        kubeconfig(),
+        tuple(detected_gpus()),
+        next((there[name] for name in _TRANSFORMER_ENGINE if name in there), ""),
+    )

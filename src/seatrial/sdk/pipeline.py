@@ -79,6 +79,12 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[PipelineS
     look = "--data" if here else "--cluster"
     found = [
         PipelineStep("rules", "apply every rule that needs only the spec", ("check", *given)),
+        # Preparing the data takes hours, and the API server answers in seconds.
+        PipelineStep(
+            "cluster",
+            "check the cluster before the data is prepared there",
+            ("check", *given, "--cluster"),
+        ),
         PipelineStep("data", f"tokenize the corpus {place}", ("data", "prepare", *given, *on)),
         PipelineStep("plan", "show the layout, memory, time and cost", ("plan", *given)),
         PipelineStep(
@@ -95,7 +101,8 @@ def steps(file: Path, overrides: tuple[str, ...], plan: Plan) -> tuple[PipelineS
         ),
         PipelineStep("report", "write the report page", ("report", *run)),
     ]
-    left_out = set() if _is_raw(plan) else {"data"}
+    left_out = set() if _is_raw(plan) else {"data", "cluster"}
+    left_out |= {"cluster"} if here else set()
     left_out |= set() if _is_exported(plan) else {"export"}
     return tuple(step for step in found if step.name not in left_out)
 
@@ -271,6 +278,7 @@ def _asked(plan: Plan) -> dict[str, Callable[[], object]]:
     here = is_here(plan)
     place = require_data_extra if here else require_cluster_extra
     return {
+        "cluster": require_cluster_extra,
         "data": place,
         "check": place,
         "rehearse": engine,

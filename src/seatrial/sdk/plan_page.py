@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.catalog.catalog import Catalog, default_catalog
-from seatrial.checks.check import check, launch_refusals
+from seatrial.checks.check import check, has_manifests, launch_refusals
 from seatrial.checks.rule import Situation
 from seatrial.engines.registry import ENGINES
-from seatrial.findings import Finding, Severity
+from seatrial.findings import Finding, Severity, has_errors
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.plausibility import excessive
 from seatrial.planning.resolve import resolve_basis
@@ -69,8 +69,7 @@ def plan_page(
         *verdicts(loaded, run),
         *lost_time(loaded, run, budget.saves),
         *excessive(loaded, run, budget),
-        # The plan itself is valid, and often made before the cluster is ready.
-        *(replace(each, severity=Severity.WARNING) for each in launch_refusals(situation)),
+        *_refusals(situation),
     )
     page = Page(
         run,
@@ -81,9 +80,23 @@ def plan_page(
         findings,
         volume=new_volume_words(run.plan, facts),
         storage_price=object_store_words(budget.saves, facts),
-        warned=_check_words(file, texts, run, findings),
     )
+    more = _more_findings(file, texts, run, findings)
+    if more:
+        words = f"{count_line(more)} not shown here: {seatrial_words('check', file, *texts)}"
+        page = replace(page, warned=words, fails_check=has_errors(more))
     return _with_limits(page, say) if limits else page
+
+
+def _refusals(situation: Situation) -> list[Finding]:
+    """Return why `launch` would reject the run.
+
+    In a cluster these are warnings: the plan is valid, and often made before the cluster is ready.
+    """
+    found = launch_refusals(situation)
+    if not has_manifests(situation):
+        return found
+    return [replace(each, severity=Severity.WARNING) for each in found]
 
 
 def _keep(planned: PlanBeside, file: Path) -> str:
@@ -103,17 +116,12 @@ def _with_limits(page: Page, say: Tell) -> Page:
     return page
 
 
-def _check_words(
+def _more_findings(
     file: Path, overrides: Sequence[str], run: PlannedRun, shown: Sequence[Finding]
-) -> str:
-    """Return the number of findings that `check` adds and the command that lists them.
-
-    Empty if there are none.
-    """
+) -> list[Finding]:
+    """Return the findings that `check` adds to those shown."""
     # `utf-8-sig` drops a byte-order mark, as the loader of specs does.
     text = file.read_text(encoding="utf-8-sig")
     verdict = check(text, str(file), run.basis.catalog, overrides, planner=lambda _: run)
     known = {(finding.code, finding.rule) for finding in shown}
-    more = [each for each in verdict.findings if (each.code, each.rule) not in known]
-    command = seatrial_words("check", file, *overrides)
-    return f"{count_line(more)} not shown here: {command}" if more else ""
+    return [each for each in verdict.findings if (each.code, each.rule) not in known]

@@ -4,6 +4,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -61,20 +62,37 @@ class FoundRun:
     context: str
     tell: Tell = _nobody
     """Receives progress messages."""
+    only_name: bool = False
+    """True if only a name was given, without a spec and without cluster options."""
 
     @cached_property
     def site(self) -> Site:
         """Connect to the run's namespace. Raises for a run on this host."""
         self._refuse_here()
-        return connect.connect(
-            self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=self.tell
-        )
+        with self._named_here():
+            return connect.connect(
+                self.namespace, kubeconfig=self.kubeconfig, context=self.context, tell=self.tell
+            )
 
     @cached_property
     def looked_at(self) -> Site:
         """Connect for a read-only call, which gives up quickly if the server is down."""
         self._refuse_here()
-        return connect_to_look(self.namespace, self.kubeconfig, self.context, self.tell)
+        with self._named_here():
+            return connect_to_look(self.namespace, self.kubeconfig, self.context, self.tell)
+
+    @contextmanager
+    def _named_here(self) -> Iterator[None]:
+        """Without a kubeconfig, a name that was not found here is no run, not a cluster's."""
+        try:
+            yield
+        except ClusterError as error:
+            if not self.only_name or error.code != ClusterCode.CONFIG:
+                raise
+            raise UsageError(
+                f"no run {self.name} was launched from this directory, and no cluster was searched:"
+                f" {error.findings[0].rule} To list the runs of this directory: seatrial list"
+            ) from None
 
     def _refuse_here(self) -> None:
         if self.here is not None:
@@ -165,7 +183,7 @@ def find_run(
             f"no run {run} was launched from this directory.{there} To also search a cluster, "
             "run this in a Seatrial checkout: pip install '.[cluster]'"
         )
-    return FoundRun(run, here, namespace, kubeconfig, context, tell)
+    return FoundRun(run, here, namespace, kubeconfig, context, tell, only_name=not on_cluster)
 
 
 def _run_of_spec(run: str, namespace: str, kubeconfig: str, context: str, tell: Tell) -> FoundRun:

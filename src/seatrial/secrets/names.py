@@ -59,16 +59,21 @@ def has_hint(name: str) -> bool:
     return _HINT.search(name) is not None
 
 
+def _is_reference(name: str) -> bool:
+    """True for a spec key that names a secret, also as an override: `cluster.image_pull_secret`."""
+    return name.rpartition(".")[2] in _REFERENCES
+
+
 def names_secret(name: str) -> bool:
     """Return True if a variable or key with this name contains a secret, such as `HF_TOKEN`."""
-    if not has_hint(name) or name in _REFERENCES or _HARMLESS_NAME.search(name):
+    if not has_hint(name) or _is_reference(name) or _HARMLESS_NAME.search(name):
         return False
     return _SECRET_NAME.search(name) is not None
 
 
 def is_certain(name: str) -> bool:
     """Return True if any value after this name in a log is a secret."""
-    if not has_hint(name) or name in _REFERENCES:
+    if not has_hint(name) or _is_reference(name):
         return False
     if _HARMLESS_NAME.search(name) or _TEXT_TOKEN.search(name):
         return False

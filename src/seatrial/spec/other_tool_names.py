@@ -69,6 +69,7 @@ _CHECKPOINTS = {
     "every_steps": "save_interval save_steps",
     "location": "save save_dir checkpoint_dir save_folder",
     "keep_last": "save_total_limit",
+    "asynchronous": "async async_save",
 }
 _SECTIONS = {
     "parallelism": _PARALLELISM,

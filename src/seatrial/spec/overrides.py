@@ -57,6 +57,9 @@ def _no_override(text: str, key: str) -> Finding:
     fix = "Write KEY=VALUE, such as training.tokens=10B."
     if bracketed != key and _KEY.fullmatch(bracketed):
         fix = f"Write the index of a list item in brackets: {bracketed}=VALUE."
+    plain = key.replace(".--", ".")
+    if plain != key and _KEY.fullmatch(plain):
+        fix = f"Write the option without hyphens in front: {plain}=VALUE."
     return _finding("", f"{shown(text)} is not an override.", fix)
 
 

@@ -18,6 +18,8 @@ from seatrial.secrets.redaction import redact
 
 UNFINISHED = 75
 """EX_TEMPFAIL from sysexits.h: training saved and exited before its last step."""
+UNSUITABLE = 78
+"""EX_CONFIG from sysexits.h: the environment lacks what the run needs, so a restart cannot help."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

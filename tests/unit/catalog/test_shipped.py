@@ -116,7 +116,8 @@ ASKED_FOR = {
     "gpt3-39.1b gpt3-76.1b gpt3-145.6b gpt3-310.1b gpt2-large gpt2-xl mpt-125m mpt-350m mpt-760m "
     "mpt-1b mpt-3b mpt-7b mpt-13b mpt-30b mpt-70b llama2-7b llama2-13b llama2-70b llama3-8b "
     "llama3-70b llama3-405b mixtral-8x7b mixtral-8x22b qwen3-30b-a3b qwen3-235b-a22b",
-    Kind.ACCELERATORS: "a10g a100-40gb a100-80gb h100-80gb h200-141gb b200 b300 gb200 gb300",
+    Kind.ACCELERATORS: "a10g rtx-a6000 rtx-4090 l40s a100-40gb a100-80gb h100-80gb h200-141gb b200 "
+    "b300 gb200 gb300",
     Kind.NODE_TYPES: "p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge "
     "p6-b200.48xlarge p6-b300.48xlarge p6e-gb200.36xlarge g5.8xlarge ml.p4d.24xlarge "
     "ml.p5.48xlarge Standard_ND96asr_v4 Standard_ND96amsr_A100_v4 Standard_ND96isr_H100_v5 "

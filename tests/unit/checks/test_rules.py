@@ -24,6 +24,7 @@ from tests.unit.checks.examples import (
     EXAMPLES,
     INSTALLED,
     RAW,
+    SLOW_VOLUME,
     healthy,
     numbers_for_text,
     one,
@@ -126,6 +127,15 @@ def in_splits(**changed: SplitFacts | Unknown) -> Described:
 def foundry_errors(catalog: Catalog, data: Described, *overrides: str) -> list[tuple[str, str]]:
     found = verdict((*FOUNDRY, *INSTALLED, *overrides), data, catalog).findings
     return [(f.code, f.where.field) for f in found if f.severity is Severity.ERROR]
+
+
+def test_the_default_timeout_of_the_engine_is_compared_with_a_save_too(catalog: Catalog) -> None:
+    verdict = check(BASE, "run.yaml", catalog, (SLOW_VOLUME,))
+    (found,) = [each for each in verdict.findings if each.code == CheckCode.SHORT_PATIENCE]
+    assert "time out after 10 min, which is Megatron's default" in found.rule
+    calm = (SLOW_VOLUME, "checkpoints.asynchronous=true")
+    again = check(BASE, "run.yaml", catalog, calm).findings
+    assert CheckCode.SHORT_PATIENCE not in {each.code for each in again}
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/checkpoints", "az://container/checkpoints"])

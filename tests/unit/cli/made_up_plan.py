@@ -80,6 +80,11 @@ class MadeUpRun(PlannedRun):
     def chooser(self) -> LayoutChooser:
         return self.figures
 
+    @cached_property
+    def given_fields(self) -> tuple[str, ...]:
+        """The spec sets every field, also where the page is one of the planner's choice."""
+        return () if self.searched else ("parallelism.tp_size",)
+
 
 def with_figures(page: Page, chosen: Priced) -> Page:
     """The page with other memory and time."""

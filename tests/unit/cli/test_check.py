@@ -249,6 +249,7 @@ def test_a_cluster_that_cannot_be_asked_is_told_after_what_is_known_without_it(
     assert "ST-CLUSTER-001" in done.stderr
     assert "warning ST-SCHEDULE-004" in done.stdout
     assert "cluster not reachable" in done.stdout
+    assert "\n1 error, 1 warning: " in done.stdout
     assert "next  seatrial rehearse" not in done.stdout
     quiet = seatrial("check", "run.yaml", "--kubeconfig", "nowhere.json", cwd=tmp_path, code=4)
     assert quiet.stdout.startswith("No problems found so far: ")
@@ -281,6 +282,37 @@ def test_a_run_without_objects_has_no_cluster_to_look_at(tmp_path: Path) -> None
     spec(tmp_path, CLEAN[:start] + local + CLEAN[end:])
     done = seatrial("check", "run.yaml", "--cluster", cwd=tmp_path, code=2)
     assert "has no Kubernetes objects" in done.stderr
+
+
+def on_host(folder: Path, cluster: str) -> None:
+    start, end = CLEAN.index("cluster:"), CLEAN.index("checkpoints:")
+    spec(folder, f"{CLEAN[:start]}cluster: {cluster}\n{CLEAN[end:]}")
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "launch"])
+def test_several_nodes_of_one_host_are_refused_by_every_command(
+    tmp_path: Path, command: str
+) -> None:
+    on_host(tmp_path, "{profile: local, nodes: 2, processes_per_node: 4, accelerator: none}")
+    done = seatrial(command, "run.yaml", cwd=tmp_path, code=1)
+    said = done.stdout + done.stderr
+    assert "ST-RENDER-002" in said
+    assert "runs torchrun on this host only" in said
+
+
+def test_gpus_that_this_host_does_not_have_are_an_error_of_the_check_and_not_of_the_plan(
+    tmp_path: Path,
+) -> None:
+    on_host(tmp_path, "{profile: local, processes_per_node: 8, accelerator: h100-80gb}")
+    nowhere = str(tmp_path)
+    done = seatrial("check", "run.yaml", cwd=tmp_path, code=1, PATH=nowhere)
+    assert "ST-RUN-031" in done.stdout
+    assert "but no GPU was found on this host" in done.stdout
+    data = json.loads(
+        seatrial("check", "run.yaml", "--json", cwd=tmp_path, code=1, PATH=nowhere).stdout
+    )
+    assert data["findings"][0]["code"] == "ST-RUN-031"
+    assert "ST-RUN" not in seatrial("plan", "run.yaml", cwd=tmp_path, PATH=nowhere).stdout
 
 
 def test_a_checkpoint_that_the_run_would_go_on_from_is_judged(tmp_path: Path) -> None:

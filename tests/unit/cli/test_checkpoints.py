@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.checkpoints.setup import Versions
-from seatrial.engines.megatron.checkpoint_names import NAMING
+from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.monitoring.event_log import EventKind, EventLog
@@ -53,6 +53,48 @@ def test_list_says_what_there_is(run: Path) -> None:
     data = json.loads(seatrial("checkpoints", "list", "run", "--json", cwd=run).stdout)
     assert [one["step"] for one in data["checkpoints"]] == [40, 30, 20, 10]
     assert [one["state"] for one in data["checkpoints"]] == ["torn", *["committed"] * 3]
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """Checkpoints as a plain Megatron script saves them."""
+    for step in (500, 1000):
+        directory = tmp_path / "ck" / NAMING.directory_name(step)
+        write_files(directory, size=500)
+        for file in directory.glob("*.distcp"):
+            file.rename(file.with_name(file.name.replace("_i1_", "_")))
+    (tmp_path / "ck" / TRACKER).write_text("1000")
+    return tmp_path
+
+
+def test_checkpoints_of_another_tool_are_neither_interrupted_nor_deleted(plain: Path) -> None:
+    listed = seatrial("checkpoints", "list", "ck", cwd=plain).stdout
+    assert listed.count("not saved by Seatrial") == 2
+    assert listed.endswith("next  seatrial explain ST-CHECKPOINT-015\n")
+    done = seatrial("checkpoints", "verify", "ck", cwd=plain, code=1)
+    assert "step 1,000  not saved by Seatrial" in done.stdout
+    said = " ".join(done.stderr.split())
+    assert "ST-CHECKPOINT-015" in said
+    assert "interrupted" not in said
+    assert "initial_weights.checkpoint" in said
+    pruned = seatrial("checkpoints", "prune", "ck", "--yes", cwd=plain).stdout
+    assert pruned.count("not saved by Seatrial") == 2
+    assert "0 checkpoints deleted" in pruned
+
+
+def test_checkpoints_of_another_tool_stay_beside_those_of_a_run(plain: Path) -> None:
+    make_checkpoint(plain / "ck", 2000, size=500)
+    make_checkpoint(plain / "ck", 3000, size=500)
+    words = ("checkpoints", "prune", "ck", "--keep-last", "1", "--yes")
+    assert seatrial(*words, cwd=plain).stdout.count("not saved by Seatrial") == 2
+    assert (plain / "ck" / NAMING.directory_name(500)).is_dir()
+
+
+def test_an_interrupted_save_alone_has_no_export_to_propose(tmp_path: Path) -> None:
+    write_files(tmp_path / "run" / NAMING.directory_name(40), size=500)
+    said = seatrial("checkpoints", "list", "run", cwd=tmp_path).stdout
+    assert "incomplete: no record" in said
+    assert said.endswith("next  seatrial explain ST-CHECKPOINT-014\n")
 
 
 def test_list_shows_training_losses_of_the_event_log(run: Path) -> None:

@@ -4,18 +4,23 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from seatrial.cli import interrupts
 from seatrial.cli.data_progress import format_rate, format_seconds
 from seatrial.cli.data_summary import histogram
+from seatrial.errors import UsageError
+from seatrial.sdk.data import freeze_data, prepare_data
 from tests.unit.cli.test_commands import seatrial
 from tests.unit.cli.test_startup import loaded_by
 from tests.unit.dataprep.little_corpus import contents, write_corpus
@@ -68,6 +73,19 @@ def test_prepare_elsewhere_says_where_training_will_look(home: Path, tmp_path: P
     done = seatrial("data", "prepare", "run.yaml", "--to", str(tmp_path), "--workers=1", cwd=home)
     assert f"copy it to {home}/out, where the run" in " ".join(done.stdout.split())
     assert contents(tmp_path) == contents(home / "out")
+
+
+def test_the_volume_of_a_cluster_is_not_made_up_on_this_host(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    absent = tmp_path / "volume"
+    moved = (f"cluster.storage.mount={absent}", f"data.location={absent}/data")
+    for command in (prepare_data, freeze_data):
+        with pytest.raises(UsageError, match=rf"has no {absent}.*--on kubernetes.*--to DIR"):
+            command(tmp_path / "run.yaml", moved)
+    assert not absent.exists()
+    # Somebody has mounted it.
+    absent.mkdir()
+    assert freeze_data(tmp_path / "run.yaml", moved).tasks
 
 
 def test_other_data_are_refused(home: Path) -> None:
@@ -201,6 +219,51 @@ def test_without_the_extra_the_command_says_what_to_install(home: Path, tmp_path
     assert done.returncode == 3
     assert "pip install '.[data]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_is_never_lost(tmp_path: Path) -> None:
+    """A tokenizer library once took it for a missing package, and the command went on."""
+    write_corpus(tmp_path)
+    draw = random.Random(10)  # noqa: S311
+    deadline, took = time.monotonic() + 50, 10.0
+    while time.monotonic() + took < deadline:
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seatrial", "data", "prepare", "run.yaml"],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            start_new_session=True,
+        )
+        with process:
+            while not (tmp_path / "out" / "work").exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(draw.random() * 0.8)
+            if process.poll() is None and not (tmp_path / "out" / "dataset.json").exists():
+                os.killpg(process.pid, signal.SIGINT)
+                assert process.stderr is not None
+                assert "Stopped." in process.stderr.read()
+                assert process.wait() == 130
+        took = time.monotonic() - began
+
+
+def test_ctrl_c_that_a_library_swallows_is_raised_at_the_next_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interrupts, "_received", [])
+    interrupts.raise_lost_interrupt()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupts.count_interrupts()
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.raise_lost_interrupt()
 
 
 def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:

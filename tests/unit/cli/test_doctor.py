@@ -146,3 +146,55 @@ def test_the_page_fits_80_columns_off_a_terminal(
     assert "16 packages missing" in said
     assert "Missing for data: a-package-of-some-length-0, " in said
     assert said.rstrip().endswith("next  seatrial init")
+
+
+def said_with(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    worker: dict[str, str],
+    gpus: tuple[str, ...] = (),
+) -> str:
+    """Return the page of a host whose worker has these packages."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    needed = (Need("torch"), Need("nvidia-ml-py"))
+    monkeypatch.setattr(doctor, "needs", lambda: INSTALLED | {"worker": needed})
+    monkeypatch.setattr(doctor, "_worker_packages", lambda _: (worker, ""))
+    monkeypatch.setattr(doctor, "detected_gpus", lambda: list(gpus))
+    command()
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_only_what_is_missing_is_named_and_its_command_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = said_with(monkeypatch, capsys, {"torch": "2.13.0"})
+    assert "Missing for worker: nvidia-ml-py." in said
+    assert "needs torch" not in said
+    assert said.count("pip install '.[worker]'") == 1
+    assert "The worker needs torch" not in said_with(
+        monkeypatch, capsys, {"torch": "2.13.0", "nvidia-ml-py": "13"}
+    )
+
+
+def test_the_command_for_a_separate_environment_names_its_python(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "needs", lambda: INSTALLED | {"worker": (Need("torch"),)})
+    monkeypatch.setattr(doctor, "_worker_packages", lambda _: ({}, "/w/bin/python"))
+    command()
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("pip install '.[worker]'") == 1
+    assert "/w/bin/python -m pip install '.[worker]'" in said
+
+
+def test_transformer_engine_is_listed_on_a_host_with_gpus(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = {"torch": "2.13.0", "nvidia-ml-py": "13"}
+    gpus = ("NVIDIA H100 80GB HBM3",) * 2
+    assert "Transformer Engine" not in said_with(monkeypatch, capsys, whole)
+    said = said_with(monkeypatch, capsys, whole, gpus)
+    assert "GPUs of this host: 2 × NVIDIA H100 80GB HBM3." in said
+    assert "Transformer Engine is missing in the worker's environment." in said
+    said = said_with(monkeypatch, capsys, whole | {"transformer-engine": "2.9"}, gpus)
+    assert "The worker has Transformer Engine 2.9." in said

@@ -32,9 +32,11 @@ def test_a_run_in_a_cluster_is_prepared_checked_and_launched_there() -> None:
     plan = resolved("data={sources: [{from: corpus/}], tokenizer: hf://gpt2}")
     way = {step.name: step.words for step in steps(Path("run.yaml"), ("name=a",), plan)}
     assert list(way) == [
-        *("rules", "data", "plan", "check", "rehearse", "launch", "wait"),
+        *("rules", "cluster", "data", "plan", "check", "rehearse", "launch", "wait"),
         *("verify", "export", "report"),
     ]
+    # Hours of tokenizing must not precede an error that the API server knows at once.
+    assert way["cluster"] == ("check", "run.yaml", "name=a", "--cluster")
     assert way["data"] == ("data", "prepare", "run.yaml", "name=a", "--on", "kubernetes")
     assert way["check"][-1] == "--cluster"
     assert way["verify"][-2:] == ("--on", "kubernetes")
@@ -227,11 +229,34 @@ def test_a_run_that_has_failed_is_launched_again(
     monkeypatch.setattr("seatrial.sdk.pipeline.require_all", lambda *_: None)
     first = CliRunner().invoke(app, [str(spec_file)])
     assert first.exit_code == ExitCode.RUN_FAILED
+    assert "Fix the problem above" not in first.output
+    assert f"To launch it again from its last checkpoint: seatrial run {spec_file}" in first.output
+    assert "seatrial diagnose slim-7b" in first.output
     assert called[-2:] == ["launch", "wait"]
     called.clear()
     called.append("wait")
     assert CliRunner().invoke(app, [str(spec_file)]).exit_code == 0
     assert called[1:3] == ["launch", "wait"]
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "said"),
+    [
+        ("wait", 143, "slim-7b may still be running. To wait for it again: seatrial run"),
+        ("rehearse", 143, "Signal 15 ended the command. To repeat it: seatrial run"),
+        ("rehearse", 1, "Fix the problem above, then rerun: seatrial run"),
+    ],
+)
+def test_a_step_that_was_killed_is_not_a_problem_to_fix(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int, said: str
+) -> None:
+    monkeypatch.setattr("seatrial.sdk.pipeline.require_all", lambda *_: None)
+    monkeypatch.setattr(
+        "seatrial.sdk.pipeline._call", lambda called, _: code if called.name == step else 0
+    )
+    done = CliRunner().invoke(app, [str(spec_file)])
+    assert done.exit_code == code
+    assert said in done.output
 
 
 def test_a_renamed_run_is_waited_for_by_its_name() -> None:

@@ -160,6 +160,10 @@ def test_findings_that_only_the_check_lists_are_counted_on_the_page(open_file: P
         noun = severity if number == 1 else f"{severity}s"
         assert (f"{number} {noun}" in counted) == (number > 0)
     assert " not shown here: seatrial check open.yaml " in counted
+    assert "\nnext      seatrial rehearse open.yaml " in page
+    bucket = "checkpoints.location=s3://bucket/run"
+    wrong = seatrial("plan", "open.yaml", bucket, cwd=open_file.parent)
+    assert f"\nnext      seatrial check open.yaml {bucket}\n" in wrong.stdout
     # A local run has no manifests to warn about.
     local = ("cluster={profile: local, processes_per_node: 2}", "model.preset=gpt3-125m")
     done = seatrial("plan", "open.yaml", *local, cwd=open_file.parent)

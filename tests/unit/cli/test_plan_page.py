@@ -26,6 +26,7 @@ from seatrial.reports.plan_json import estimate_data
 from seatrial.reports.plan_phrases import (
     duration,
     duration_with_error,
+    layout_words,
     new_volume_words,
     object_store_words,
     rate,
@@ -167,6 +168,39 @@ def test_what_the_planner_would_choose_is_said_of_a_given_layout(
     assert "with auto, the planner chooses tp 4 · pp 2 · dp 2" in text
     assert "tp 8 · dp 2 gains 6 % from a smaller pipeline bubble" in text
     assert "(you)" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "whose"),
+    [
+        ((), "planner"),
+        (("tp_size=8",), "tp: you"),
+        (("tp_size=8", "pp_size=2"), "tp, pp: you"),
+        (("tp_size=8", "pp_size=2", "vp_size=1", "cp_size=1"), "you"),
+    ],
+)
+def test_the_sizes_of_the_spec_are_told_from_those_of_the_planner(
+    given: tuple[str, ...], whose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = opened(*(f"parallelism.{each}" for each in given))
+    run = plan_run(resolve_basis(loaded, Catalog()), alternatives=True)
+    page = replace(made_up_page(), run=run, budget=budget_of(run, Catalog()))
+    text = printed(page, capsys)
+    assert f"   ({whose})\n" in text
+    assert ("with auto, the planner chooses" in text) is bool(given)
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    assert with_error(0.0012, 0.25) == "0.0012 ± 0.0003"
+    assert [three(number) for number in (0, 0.42, 4.284, 37312)] == ["0", "0.42", "4.28", "37,300"]
+    _, parts = length_words(Duration(8.43 * 86400, 10.0, 0.0), 0.1)
+    assert parts == ["training 8.43 days"]
+
+
+def test_the_sizes_have_one_order_everywhere() -> None:
+    layout = Layout(tp_size=4, pp_size=4, cp_size=2, dp_size=8, vp_size=4)
+    assert layout_words(layout) == "tp 4 · pp 4 · vp 4 · cp 2 · dp 8"
+    assert str(layout) == layout_words(layout)
 
 
 def test_what_published_runs_hardly_test_is_said_apart(

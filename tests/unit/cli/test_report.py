@@ -174,6 +174,17 @@ def test_the_headline_names_the_end(
     assert expected in words
 
 
+def test_a_run_that_never_trained_has_no_loss(tmp_path: Path) -> None:
+    failed = Event(EventKind.EXIT, 0, NOON + 21, {"code": 1})
+    file = written(tmp_path / "ended.jsonl", [started(0, NOON), failed])
+    chapter = read_chapter(file_history(file))
+    assert headline(chapter) == "Failed before the first step: exited with code 1"
+    output = str(tmp_path / "page.html")
+    said = CliRunner().invoke(app, [str(file), "--output", output]).output
+    assert "no step of 40 was finished" in said
+    assert "loss ?" not in said
+
+
 def test_the_headline_of_a_run_that_is_running(log: Path, tmp_path: Path) -> None:
     file = written(tmp_path / "running.jsonl", [started(0, NOON), *steps(1, 10, NOON)])
     chapter = read_chapter(replace(file_history(file), is_live=lambda: True))

@@ -55,6 +55,15 @@ def ran(
     return result.output if both else result.stdout
 
 
+def test_an_interrupted_launch_says_what_stays_and_how_to_go_on(
+    spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.launch.launch", interrupted)
+    said = ran("launch", spec_file, code=130, both=True)
+    assert "Objects that were already created stay" in said
+    assert f"seatrial launch {spec_file}" in said
+
+
 def test_an_interruption_on_the_way_to_a_cluster_asks_it_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -309,6 +318,7 @@ def test_a_failure_is_told_with_its_exit_code_and_the_attempts(
     text = ran("wait", "slim-7b", code=5)
     assert "attempt 1 · failed" in text
     assert "it reached its limit" in text
+    assert "next  seatrial diagnose slim-7b" in text
     assert "seatrial launch RUN.YAML" in text
     assert "attempt 1 failed" in ran("launch", spec_file)
 

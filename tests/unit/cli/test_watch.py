@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from seatrial.reports.live.lines import say_lines
 from seatrial.reports.live.reading import LiveReading
 from seatrial.runs.history.files import file_history
 from seatrial.runs.history.history import AttemptHistory, Quiet, RunHistory, Told
+from seatrial.runs.ledger.ledger import AttemptOutcome
 from tests.unit.monitoring.made_up_run import NOON, seen, spike, started, steps, whole_run
 
 ENGINE_LOG = Path(__file__).parents[2] / "data" / "logs" / "megatron-0.19.log"
@@ -156,6 +158,21 @@ def test_off_a_terminal_it_is_said_in_lines(log: Path) -> None:
     assert "step 40 of 40 · loss 0.25 · 2.00 s per step · 512 tokens/s · goodput" in said
     assert "time " in said
     assert "done in" not in said
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [(AttemptOutcome.FAILED, 1), (AttemptOutcome.STOPPED, 0), (None, 0)]
+)
+def test_a_run_that_has_failed_ends_it_with_an_exit_code(
+    log: Path, monkeypatch: pytest.MonkeyPatch, outcome: AttemptOutcome | None, code: int
+) -> None:
+    found = file_history(log)
+    attempts = tuple(replace(each, outcome=outcome) for each in found.attempts)
+    monkeypatch.setattr(
+        "seatrial.cli.watch.history", lambda *_: replace(found, look=lambda: attempts)
+    )
+    for options in (["--once"], ["--once", "--json"]):
+        assert CliRunner().invoke(app, [str(log), *options]).exit_code == code
 
 
 def test_a_log_that_is_over_is_said_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

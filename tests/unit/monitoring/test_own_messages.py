@@ -10,6 +10,8 @@ import seatrial.worker
 from seatrial.monitoring.diagnosis.knowledge import knowledge
 
 WORKER = Path(seatrial.worker.__file__).parent
+ABOUT_OURSELVES = {"transformer-engine-missing"}
+"""Signatures of a message with which the worker itself refuses to start."""
 
 
 def messages(tree: ast.Module) -> Iterator[str]:
@@ -38,6 +40,7 @@ def test_no_message_of_the_worker_matches_a_signature() -> None:
     matching = [
         (signature.name, text)
         for signature in knowledge().signatures
+        if signature.name not in ABOUT_OURSELVES
         for text in sorted(texts)
         if signature.pattern.search(text)
         and not (signature.unless and signature.unless.search(text))

@@ -90,6 +90,7 @@ def test_azures_defaults_are_refused_with_the_reason(catalog: Catalog) -> None:
 def test_a_given_value_that_no_layout_keeps_is_named(catalog: Catalog) -> None:
     assert refusals(catalog, "parallelism.tp_size=3")[0].startswith(
         "ST-LAYOUT-003 parallelism.tp_size: 32 attention heads are not divisible by tp_size 3."
+        " Use tp_size 1, 2, 4 or 8."
     )
     assert refusals(catalog, "training.global_batch_size=7", "parallelism.pp_size=1")[0].startswith(
         "ST-BATCH-002 training.global_batch_size: 7 sequences are not divisible by"

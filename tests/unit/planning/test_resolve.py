@@ -168,7 +168,7 @@ REFUSALS = {
     "heads-odd": (
         ("model.preset=gpt2-xl", "parallelism.tp_size=2"),
         "ST-LAYOUT-003 parallelism.tp_size: 25 attention heads are not divisible by tp_size "
-        "2. Use tp_size 1.",
+        "2. Use tp_size 1 or 5.",
     ),
     "kv-heads": (
         (
@@ -177,7 +177,7 @@ REFUSALS = {
             "parallelism.tp_size=4",
         ),
         "ST-LAYOUT-003 parallelism.tp_size: 6 key-value heads are not divisible by tp_size "
-        "4. Use tp_size 1, 2 or 3.",
+        "4. Use tp_size 1 or 2.",
     ),
     "width": (
         (
@@ -345,7 +345,7 @@ REFUSALS = {
             "cluster.nodes=3",
         ),
         "ST-LAYOUT-003 parallelism.tp_size: 1 key-value head is not divisible by tp_size 3. "
-        "Use tp_size 1.",
+        "Use tp_size 1, 2 or 4.",
     ),
     "more-stages-than-layers": (
         ("parallelism.pp_size=9007199254740991",),

@@ -127,3 +127,26 @@ def test_in_a_cluster_nothing_is_said_of_a_volume_and_the_batch_is_open(catalog:
     assert "mount" not in text
     assert "tokens: 10B " in text
     assert "global_batch_size: auto " in text
+
+
+def test_a_model_that_needs_gpus_gets_no_batch_of_a_laptop(catalog: Catalog) -> None:
+    large = starter(Wishes("a", "llama2-7b", "local"), catalog).text
+    assert "global_batch_size: auto" in large
+    small = starter(Wishes("a", "gpt3-125m", "local"), catalog).text
+    assert "global_batch_size: 16 " in small
+
+
+def test_the_gpus_of_a_host_are_written_down(catalog: Catalog) -> None:
+    wishes = Wishes(
+        "a", "gpt3-125m", "local", accelerator="h100-80gb", processes_per_node=8, tokens="1B"
+    )
+    text = starter(wishes, catalog).text
+    assert "  accelerator: h100-80gb\n  processes_per_node: 8\n" in text
+    assert "global_batch_size: auto" in text
+    plan = plan_run(resolve_basis(loads(text, "run.yaml"), catalog)).plan
+    assert (plan.machines.accelerator, plan.machines.world_size) == ("h100-80gb", 8)
+    wishes = replace(wishes, accelerator="none")
+    assert "global_batch_size: 64 " in starter(wishes, catalog).text
+    wishes = replace(wishes, profile="eks", accelerator="h100-80gb")
+    with pytest.raises(FindingsError, match=r"cluster\.accelerator"):
+        starter(wishes, catalog)

@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 from seatrial.cli import rehearse as rehearse_command
 from seatrial.cli.main import app
+from seatrial.cli.rehearse import TimeLeft
 from seatrial.engine_process.process import Training, TrainingOutcome
 from seatrial.engine_process.weights import Logits, WeightsError
 from seatrial.engines.engine import Engine
 from seatrial.monitoring.event_log import Event, EventKind
 from seatrial.rehearsal import drills
+from seatrial.rehearsal.twin import STEPS
 from tests.conftest import SPEC
 
 
@@ -233,3 +235,20 @@ def test_a_model_of_no_class_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_
     assert code == 0
     assert reason in " ".join(output.split())
     assert " ? " in output
+
+
+def test_the_time_left_is_that_of_the_steps_so_far() -> None:
+    now = 100.0
+    left = TimeLeft(lambda: now)
+    assert left.words("train", "training", 0) == ""
+    now += 60
+    # Loading torch took a minute; that says nothing about a step.
+    assert left.words("train", "training", 1) == ""
+    now += 8
+    assert left.words("train", "training", 5) == ", about 30 s left"
+    now += 10
+    assert left.words("train", "training", STEPS) == ""
+    # A training that resumes begins later.
+    assert left.words("kill", "resumed", 11) == ""
+    now += 3
+    assert left.words("kill", "resumed", 14) == f", about {float(STEPS - 14):.1f} s left"

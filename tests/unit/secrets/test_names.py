@@ -44,6 +44,8 @@ def test_these_names_are_of_secrets(name: str) -> None:
             "fim-eod-token",
             "fim-suffix-token",
             "pad_token",
+            "image_pull_secret",
+            "cluster.image_pull_secret",
         ),
     ],
 )

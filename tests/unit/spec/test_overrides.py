@@ -236,3 +236,8 @@ def test_findings_about_overrides_come_before_those_of_the_file() -> None:
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated(override: str) -> None:
     (finding,) = findings_of(override)
     assert "notARealToken" not in f"{finding.one_line()} {finding.to_dict()}"
+
+
+def test_hyphens_in_front_of_an_option_are_named() -> None:
+    (found,) = findings_of("engine.options.--bf16=true")
+    assert found.fix == "Write the option without hyphens in front: engine.options.bf16=VALUE."

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from seatrial.monitoring.diagnosis.knowledge import knowledge
 from seatrial.worker.megatron import run
-from seatrial.worker.process import UNFINISHED
+from seatrial.worker.megatron.arguments import read_early_options
+from seatrial.worker.process import UNFINISHED, UNSUITABLE
+from seatrial.worker.supervisor.supervise import FINAL_CODES
 
 
 def trained(
@@ -53,3 +56,18 @@ def test_an_end_that_was_asked_for_is_a_success(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SystemExit) as caught:
         trained(monkeypatch, ending(0), ("--exit-interval", "10"))
     assert caught.value.code == 0
+
+
+def test_a_missing_layer_library_ends_with_its_own_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "find_spec", lambda _: None)
+    local = read_early_options(["--transformer-impl", "local"])
+    run.refuse_missing_layers(local)
+    with pytest.raises(SystemExit) as caught:
+        run.refuse_missing_layers(read_early_options([]))
+    assert caught.value.code == UNSUITABLE
+    # diagnose knows the message, and the supervisor does not restart after the code.
+    (known,) = [s for s in knowledge().signatures if s.name == "transformer-engine-missing"]
+    assert known.pattern.search(capsys.readouterr().err)
+    assert UNSUITABLE in FINAL_CODES

@@ -68,7 +68,7 @@ PARTS = {
     "cluster.storage": "this uses different storage: {changes}",
     "cluster.namespace": "this runs in a different namespace: {changes}",
     "cluster.queue": "this submits the run to a different queue: {changes}",
-    "cluster.secrets": "pods use different secrets, which must exist under these names",
+    "cluster.secrets": "pods read these secrets, which must exist in the namespace",
     "cluster.run_as_user": "processes run as a different user: {changes}",
     "checkpoints": "this changes which checkpoints are saved or kept: {changes}",
     "checkpoints.location": "this moves new checkpoints; existing ones are not found: {changes}",

@@ -120,7 +120,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.warning(
                 CheckCode.UNEVEN_BLEND,
                 f"{field_name}.weight",
-                f"the run reads {source.prefix} {often:.1f} times and {others[0].prefix} "
+                f"the run reads {source.prefix} {often:,.1f} times and {others[0].prefix} "
                 f"{least:.2g} times: weights are shares of the samples, not of the sizes.",
                 "Set weights in proportion to size, or omit all weights, unless this is intended.",
                 f"{often:.1f}",
@@ -142,7 +142,7 @@ def repeated(situation: Situation) -> Iterator[Checked]:
             yield situation.note(
                 DatasetCode.EPOCHS,
                 "data.sources",
-                f"the run reads {source.prefix} {often:.1f} times ({source.tokens:,} tokens).",
+                f"the run reads {source.prefix} {often:,.1f} times ({source.tokens:,} tokens).",
                 "No action is needed if this is intended.",
                 f"{often:.1f}",
             )

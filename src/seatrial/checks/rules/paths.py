@@ -188,25 +188,29 @@ def full_volume(situation: Situation) -> Iterator[Checked]:
 
 
 def short_patience(situation: Situation) -> Iterator[Checked]:
-    """Report an engine timeout that is shorter than a save."""
+    """Report an engine timeout, in the spec or the engine's default, that is below a save."""
     chosen, options = situation.run.chosen, situation.spec.engine.options
-    option = ENGINES[situation.spec.engine.name].rank_timeout_option
+    engine = ENGINES[situation.spec.engine.name]
+    option = engine.rank_timeout_option
     name = next((key for key in options if key.replace("_", "-") == option), None)
-    limit = options[name] if name else None
+    limit = options[name] if name else engine.rank_timeout_minutes
     if chosen is None or not isinstance(limit, int) or situation.spec.checkpoints.asynchronous:
         return
     write = saves_of(situation.plan, chosen, situation.catalog).budget.write_seconds
-    if write is not None and write > MINUTE * limit:
-        wanted = int(2 * write / MINUTE) + 1
-        yield situation.warning(
-            CheckCode.SHORT_PATIENCE,
-            f"engine.options.{name}",
-            f"a save takes about {write / MINUTE:,.0f} min, but ranks that wait for it time out "
-            f"after {limit} min.",
-            f"Use {wanted} or more.",
-            limit,
-            proposed(f"engine.options.{name}={wanted}"),
-        )
+    if not option or write is None or write <= MINUTE * limit:
+        return
+    wanted = int(2 * write / MINUTE) + 1
+    field_name = f"engine.options.{name or option}"
+    default = "" if name else f", which is {engine.title}'s default"
+    yield situation.warning(
+        CheckCode.SHORT_PATIENCE,
+        field_name,
+        f"a save takes about {write / MINUTE:,.0f} min, but ranks that wait for it time out "
+        f"after {limit} min{default}.",
+        f"Use {wanted} or more, a faster storage tier, or checkpoints.asynchronous=true.",
+        limit,
+        proposed(f"{field_name}={wanted}"),
+    )
 
 
 def other_weights(situation: Situation) -> Iterator[Checked]:

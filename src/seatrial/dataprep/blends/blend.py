@@ -153,9 +153,8 @@ def _epochs(
 
 def _repeated(split: Split, source: str, times: float, tokens: int) -> Finding:
     many = split is Split.TRAINING and times > MANY_EPOCHS
-    rule = (
-        f"the run reads the {_NAMES[split]} data of {source} {times:.1f} times ({tokens:,} tokens)."
-    )
+    often = f"{times:,.1f} times ({tokens:,} tokens)"
+    rule = f"the run reads the {_NAMES[split]} data of {source} {often}."
     fix = "No action is needed if this is intended."
     if split is Split.TRAINING:
         fix = "Add data, lower its weight or shorten the run, unless this is intended."

@@ -100,6 +100,9 @@ class Gigatoken:
     def __init__(self, model: Model) -> None:
         """Load the tokenizer."""
         library = importlib.import_module("gigatoken")
+        # It imports this itself on the first call, and takes any error there, also Ctrl-C, for a
+        # missing package: the call then returns a list, and the interrupt is lost.
+        importlib.import_module("awkward")
         match model.kind:
             case TokenizerKind.HUGGING_FACE:
                 tokenizer = library.Tokenizer.from_json(_json_of(model))

@@ -35,7 +35,7 @@ from seatrial.engines.llm_foundry.trial import (
     one_rank_settings,
     trial_settings,
 )
-from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
@@ -83,6 +83,7 @@ class LlmFoundryEngine(Engine):
             shardings=((Sharding.NONE, Sharding.FSDP),),
             recomputes=(Recompute.NONE, Recompute.FULL),
             has_fsdp_runs=True,
+            unseen=UnseenRuns(inside=83, runs=84),
         )
 
     def option_problems(self, options: Mapping[str, OptionValue]) -> list[Problem]:

@@ -10,6 +10,7 @@ NAMING = CheckpointNaming(
     "iter_{step:07d}",
     tracker=TRACKER,
     format_file=FORMAT_FILE,
+    marks_shards=True,
     # One file per rank in older formats, and the state of ModelOpt.
     other_files=("mp_rank_*", "model_optim*", "modelopt_state"),
 )

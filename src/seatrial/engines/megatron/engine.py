@@ -30,7 +30,7 @@ from seatrial.engines.megatron.trial import (
     trial_arguments,
 )
 from seatrial.monitoring.engine_signals import EngineSignals
-from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
@@ -67,6 +67,7 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
         vocab_multiple=VOCAB_MULTIPLE,
         gradient_bytes=_gradient_bytes(spec, options),
         narrow_weights=not NARROW_WEIGHTS.isdisjoint(options),
+        unseen=UnseenRuns(inside=87, runs=119),
     )
 
 
@@ -172,6 +173,7 @@ class MegatronEngine(Engine):
     sharp_option = "use-sharp"
     blend_option = "data-args-path"
     rank_timeout_option = "distributed-timeout-minutes"
+    rank_timeout_minutes = 10
     vocab_multiple = VOCAB_MULTIPLE
     modelled: Mapping[str, str] = MODELLED
     """Options that a spec field sets, with the name of that field."""
@@ -233,6 +235,11 @@ class MegatronEngine(Engine):
     def environment(self, plan: Plan) -> dict[str, str]:
         """Return the environment variables without which Megatron rejects or changes the plan."""
         return engine_environment(plan)
+
+    def gpu_packages(self, plan: Plan) -> dict[str, str]:
+        """Return Transformer Engine, unless the spec requests local layers."""
+        needs = _layers(plan) == "transformer_engine"
+        return {"transformer_engine": "Transformer Engine"} if needs else {}
 
     def arguments(self, plan: Plan) -> Arguments:
         """Return the flags for a plan."""

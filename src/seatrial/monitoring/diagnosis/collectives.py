@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.monitoring.diagnosis.excerpt import Excerpt, KeptLine
+from seatrial.monitoring.diagnosis.excerpt import SAVES, Excerpt, KeptLine
 from seatrial.monitoring.diagnosis.knowledge import Certainty
 from seatrial.monitoring.diagnosis.sighting import Sighting
 
@@ -70,6 +70,7 @@ def collective_sightings(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
     yield from _mismatches(waited)
     yield from _left_behind(waited)
     yield from _starts(excerpts, waited)
+    yield from _saves(excerpts)
     for excerpt in excerpts:
         yield from _stubborn(excerpt)
 
@@ -161,6 +162,32 @@ def _last_preparation(excerpt: Excerpt) -> KeptLine | None:
         if percents:
             return None if percents[-1] == "100" else line
     return None
+
+
+def _saves(excerpts: Sequence[Excerpt]) -> Iterator[Sighting]:
+    """Find ranks that timed out while a checkpoint was being saved."""
+    saving = next(((e, line) for e in excerpts if (line := _unfinished_save(e))), None)
+    gave_up = [(e, line) for e in excerpts for line in e.lines if _WAITED.search(line.text)]
+    if saving is None:
+        return
+    after = [
+        (e, line) for e, line in gave_up if e is not saving[0] or line.number > saving[1].number
+    ]
+    says = "Ranks waited for a save longer than a collective may take"
+    for excerpt, proof in (saving, *after[:1]) if after else ():
+        yield Sighting(
+            *("save-outlasts-timeout", Certainty.LIKELY, says, "timed-out-in-a-save"),
+            *(excerpt.name, proof.number, proof.text, proof.rank),
+            step=excerpt.step_before(proof.number),
+        )
+
+
+def _unfinished_save(excerpt: Excerpt) -> KeptLine | None:
+    """Return the line that announces the last save; None if the save ended or a step followed."""
+    last = next((line for line in reversed(excerpt.lines) if SAVES.search(line.text)), None)
+    if last is None or "saving" not in last.text.lower() or excerpt.steps_after(last.number):
+        return None
+    return last
 
 
 def _stubborn(excerpt: Excerpt) -> Iterator[Sighting]:

@@ -36,6 +36,8 @@ TROUBLE = re.compile(
 )
 """A line without a match does not indicate a failure."""
 
+SAVES = re.compile(r"saving checkpoint at iteration|success\w* saved checkpoint", re.IGNORECASE)
+"""Lines about saves are kept however many there are: the last one matters."""
 _STEP = re.compile(
     r"(?:^|[\s\]])(?:iteration\s+(\d+)/|\[batch=(\d+)/"
     r"|(?:iter|step|global_step)[ :=]+(\d+)\b.*loss)"
@@ -126,7 +128,8 @@ def read_excerpt(file: EvidenceFile) -> Excerpt:
             steps.append(int(next(group for group in step.groups() if group)))
         shape = shapes.of(text)
         # Most lines of a long log repeat a known shape, which is a fast check.
-        if alike[shape] >= MOST_ALIKE or (number > WHOLE_LINES and not TROUBLE.search(text)):
+        is_old = alike[shape] >= MOST_ALIKE or (number > WHOLE_LINES and not TROUBLE.search(text))
+        if is_old and not ("checkpoint" in text and SAVES.search(text)):
             continue
         alike[shape] += 1
         # Redact before truncating: half a token is no longer recognised.

@@ -124,11 +124,7 @@ SHARED = {
 
 def named(candidate: Candidate) -> str:
     """Return a layout by its degrees: `tp 4 · pp 2 · dp 2`."""
-    layout = candidate.shape.layout
-    sizes = {"tp": layout.tp_size, "pp": layout.pp_size, "cp": layout.cp_size}
-    sizes |= {"ep": layout.ep_size, "dp": layout.dp_size}
-    parts = [f"{name} {size:,}" for name, size in sizes.items() if size > 1 or name == "tp"]
-    return " · ".join(parts)
+    return candidate.shape.layout.words("tp", "pp", "cp", "ep", "dp", always=("tp",))
 
 
 def why(chosen: Priced, outcome: SearchOutcome, problem: SearchProblem) -> list[str]:

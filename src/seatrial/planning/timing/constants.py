@@ -91,7 +91,12 @@ GENERATIONS = ("ampere", "hopper", "blackwell")
 """Generations of accelerators, in order."""
 VERSION_DIGITS = 12
 """Number of hexadecimal digits in a version."""
-_PREFIXES = {"a10g": 0, "a100": 0, "a800": 0, "h100": 1, "h200": 1, "h800": 1}
+_PREFIXES = {
+    **dict.fromkeys(("a10", "a30", "a40", "a800", "rtx-30", "rtx-a"), 0),
+    **dict.fromkeys(("h100", "h200", "h800", "h20", "l4", "l40", "rtx-40"), 1),
+}
+"""Generation of the accelerators whose names start so: Ada has the number formats of Hopper. All
+others count as the newest."""
 _NARROW = {Precision.FP32: -1, Precision.FP8: 1, Precision.MXFP8: 2, Precision.NVFP4: 3}
 
 
@@ -351,4 +356,5 @@ def _distance(
 
 def generation(accelerator: str) -> int:
     """Return the index of an accelerator's generation; unknown ones count as the newest."""
-    return _PREFIXES.get(accelerator.split("-")[0], len(GENERATIONS) - 1)
+    known = (number for prefix, number in _PREFIXES.items() if accelerator.startswith(prefix))
+    return next(known, len(GENERATIONS) - 1)

@@ -21,7 +21,8 @@ def headline(chapter: Chapter) -> str:
     match chapter.state:
         case RunState.FAILED:
             cause = short_cause(chapter)
-            return f"Failed at step {now.step:,}{total}" + (f": {cause}" if cause else "")
+            where = f"at step {now.step:,}{total}" if now.step else "before the first step"
+            return f"Failed {where}" + (f": {cause}" if cause else "")
         case RunState.FINISHED:
             noun = "steps" if total or now.step != 1 else "step"
             done = f"Finished {now.step:,}{total} {noun}"

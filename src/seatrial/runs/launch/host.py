@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from shutil import which
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checkpoints.by_engine import setup_of
 from seatrial.checkpoints.inventory import State, checkpoints
 from seatrial.checkpoints.verdict import Resume, verdict
-from seatrial.codes.rendering import RenderCode
+from seatrial.checks.probes.host import look_at_host
+from seatrial.checks.rules.host import host_findings, host_plan_findings
 from seatrial.codes.runs import RunCode
 from seatrial.engine_process.package_path import PACKAGE
 from seatrial.engine_process.process import worker_python
@@ -48,7 +48,7 @@ from seatrial.rendering.host_container import (
 )
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.resources import grace_seconds
-from seatrial.rendering.rules import Place, plan_findings, scene_findings
+from seatrial.rendering.rules import Place
 from seatrial.rendering.spec_config import spec_text
 from seatrial.runs.launch.decision import ON_HOST, ActiveAttempt, FoundAttempts
 from seatrial.runs.launch.differences import FieldDifference, differences
@@ -62,33 +62,17 @@ from seatrial.storage.location import place_at
 from seatrial.storage.state_files import DamagedError, open_append, read_json, write_state
 
 LOOPBACK = "127.0.0.1"
-_OF_PODS = (
-    *(RenderCode.OPERATOR, RenderCode.OPERATOR_VERSION, RenderCode.DAEMON),
-    *(RenderCode.VOLUME, RenderCode.MOUNT, RenderCode.LOCATION, RenderCode.WORKER_LOCK),
-)
-"""Rules about manifests and volumes, which torchrun on a host does not use."""
-_OF_IMAGES = (RenderCode.IMAGE, RenderCode.UNKNOWN_IMAGE)
 IMAGE_LOCK = "image-lock.txt"
 """The file in an engine's folder with the packages that its base images lack."""
 
 
 def _refuse_plan(plan: Plan, catalog: Catalog, place: Place) -> None:
     """Raise with every reason why this host cannot run a plan."""
-    images = plan.spec.cluster.container is not None
-    found = _of_processes(plan_findings(plan, place), images=images)
-    scene = scene_of(plan, catalog, Attempt())
-    found += _of_processes(scene_findings(scene, place), images=images)
-    if plan.machines.nodes > 1:
-        found.append(_several_nodes(plan, place))
+    found = host_plan_findings(plan, catalog, place)
     found += _impossible_resume(plan, place)
-    found += _missing_runtime(plan, place)
+    found += host_findings(plan, place, look_at_host(plan))
     if has_errors(found):
         raise FindingsError(found)
-
-
-def _of_processes(found: list[Finding], *, images: bool) -> list[Finding]:
-    left_out = _OF_PODS if images else (*_OF_PODS, *_OF_IMAGES)
-    return [finding for finding in found if finding.code not in left_out]
 
 
 def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
@@ -115,19 +99,6 @@ def _impossible_resume(plan: Plan, place: Place) -> list[Finding]:
             "the learning rate, also set reset_schedule: true.",
         )
     ]
-
-
-def _several_nodes(plan: Plan, place: Place) -> Finding:
-    nodes, profile = plan.machines.nodes, plan.machines.profile
-    return Finding(
-        RenderCode.OPERATOR,
-        Severity.ERROR,
-        place("cluster.nodes"),
-        f"the profile {profile} runs torchrun on this host only, which is one node. The other "
-        "nodes would never join.",
-        str(nodes),
-        "Use cluster.nodes=1 with more processes_per_node, or a Kubernetes profile.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,20 +304,3 @@ def _image_lock(scene: Scene) -> Path:
     """Return the lock file of the packages that base images of the engine lack."""
     engine = ENGINES[scene.plan.spec.engine.name]
     return PACKAGE / "engines" / engine.name.replace("-", "_") / IMAGE_LOCK
-
-
-def _missing_runtime(plan: Plan, place: Place) -> list[Finding]:
-    """Report a container runtime that this host does not have."""
-    runtime = plan.spec.cluster.container
-    if runtime is None or which(runtime):
-        return []
-    return [
-        Finding(
-            RunCode.RUNTIME,
-            Severity.ERROR,
-            place("cluster.container"),
-            f"{runtime} is not installed on this host.",
-            runtime,
-            f"Install {runtime}, or remove cluster.container to use an environment of this host.",
-        )
-    ]

@@ -12,7 +12,7 @@ from seatrial.worker.megatron.cpu.start import start_on_cpu
 from seatrial.worker.megatron.save_processes import shield_managers
 from seatrial.worker.node import nccl_log
 from seatrial.worker.node.exporters import serving
-from seatrial.worker.process import UNFINISHED
+from seatrial.worker.process import UNFINISHED, UNSUITABLE
 from seatrial.worker.settings import Device, settings
 from seatrial.worker.supervisor.exit_records import recording_exit
 from seatrial.worker.supervisor.rank import master_address, start_heartbeat
@@ -43,14 +43,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def refuse_missing_layers(options: EarlyOptions) -> None:
-    """Exit with a message if this image does not include the layers that the run needs."""
+    """Exit with a message if this environment does not include the layers that the run needs."""
     wanted = options.transformer_impl == "transformer_engine"
     if wanted and find_spec("transformer_engine") is None:
-        sys.exit(
-            "seatrial: this image does not include Transformer Engine, which the run's layers "
-            "need. Use an image that includes it, such as NVIDIA's PyTorch images, or set "
-            "engine.options.transformer-impl=local in the spec."
+        sys.stderr.write(
+            "seatrial: this environment does not include Transformer Engine, which the run's "
+            "layers need. Use an image that includes it, such as NVIDIA's PyTorch images, or set "
+            "engine.options.transformer-impl=local in the spec.\n"
         )
+        sys.exit(UNSUITABLE)
 
 
 def main_in_pod(arguments: Sequence[str]) -> None:

@@ -32,13 +32,19 @@ class Reports:
         home = self._events.parent if self._events else Path.cwd()
         return home / LAST_WORDS / f"{when}-node-{self._node}-{cause}"
 
-    def died(self, failure: Failure, rank: int, step: int) -> None:
-        """Report that a rank exited, possibly after it saved on a node without a stop request."""
+    def died(self, failure: Failure, rank: int, step: int, *, is_final: bool = False) -> None:
+        """Report that a rank exited, possibly after it saved on a node without a stop request.
+
+        `is_final` is True if a restart would not help.
+        """
         how, severity = _ended(failure.code), Severity.WARNING
         fix = (
             "See the rank's output above. If there is no output, the rank may have run out of "
             "memory: see the pod's status."
         )
+        after = "all ranks restart, from the last checkpoint if there is one"
+        if is_final:
+            after = "a restart would not help"
         if failure.code == UNFINISHED:
             how, severity = (
                 "exited before the last step without a stop request to this node",
@@ -51,7 +57,7 @@ class Reports:
         self._report(
             SupervisorCode.DIED,
             severity,
-            f"rank {rank} {how}; all ranks restart from the last checkpoint.",
+            f"rank {rank} {how}; {after}.",
             fix,
             step,
             failure.code,

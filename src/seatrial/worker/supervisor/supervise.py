@@ -24,7 +24,7 @@ from seatrial.monitoring.processes import (
     state,
     variables,
 )
-from seatrial.worker.process import UNFINISHED, adopt_orphans
+from seatrial.worker.process import UNFINISHED, UNSUITABLE, adopt_orphans
 from seatrial.worker.settings import ATTEMPT, FRUITLESS
 from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Rendezvous
 from seatrial.worker.supervisor.crash_report import recorder_variables
@@ -104,7 +104,7 @@ CONNECT_SECONDS = 30.0
 """An agent that exits sooner has not waited for other nodes; torch gives up after 60 s."""
 WAIT_SECONDS = 1800.0
 """How long nodes may wait for the first node before their waits count as restarts."""
-FINAL_CODES = frozenset(StopCode)
+FINAL_CODES = frozenset((*StopCode, UNSUITABLE))
 """Exit codes for which a restart would not help."""
 
 
@@ -320,9 +320,10 @@ class Supervisor:
         self._restarts += 1
         self._hangs.forget()
         first = self._task.meeting.processes * self._task.meeting.node_rank
-        self._reports.died(failure, first + failure.local_rank, life.step)
-        life.counted_at = len(life.begun)
         self._given_up = failure.code in FINAL_CODES
+        rank = first + failure.local_rank
+        self._reports.died(failure, rank, life.step, is_final=self._given_up)
+        life.counted_at = len(life.begun)
         if self._given_up or not self._may_restart():
             life.agent.kill()
 

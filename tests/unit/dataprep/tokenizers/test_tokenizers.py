@@ -3,6 +3,7 @@
 """Tokenizers: what they are, that fast ones are exact, and that wrong ones are refused."""
 
 import base64
+import importlib
 import io
 import json
 from collections.abc import Callable
@@ -356,3 +357,23 @@ def test_a_width_of_four_bytes_from_65500_on() -> None:
     sizes = [65_499, 65_500]
     made = [Tokenizer(TokenizerKind.HUGGING_FACE, "", "", size, 0) for size in sizes]
     assert [each.token_bytes for each in made] == [2, 4]
+
+
+def test_an_interrupt_while_a_backend_loads_is_not_taken_for_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """gigatoken imports awkward in its first call, and swallows whatever that raises."""
+    load = importlib.import_module
+
+    def interrupted(name: str) -> object:
+        if name == "awkward":
+            raise KeyboardInterrupt
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    data = json.dumps({}).encode()
+    model = backends.Model(
+        TokenizerKind.HUGGING_FACE, "tokenizer.json", data, "<|endoftext|>", False
+    )
+    with pytest.raises(KeyboardInterrupt):
+        backends.BACKENDS["gigatoken"](model)

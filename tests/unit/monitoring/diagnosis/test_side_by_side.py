@@ -70,6 +70,29 @@ def test_a_rank_that_prepares_outlasts_the_others() -> None:
     assert first_of(busy, step, waits) == UNKNOWN
 
 
+STEP = " iteration      491/  238419 | consumed samples:       251392 | lm loss: 4.38E+00 |"
+SAVING = "saving checkpoint at iteration     491 to /data/run/checkpoints in torch_dist format"
+SAVED = "  successfully saved checkpoint from iteration     491 to /data/run/checkpoints"
+
+
+def test_ranks_that_wait_for_a_save_are_told_from_a_hang() -> None:
+    timed_out = gave_up(12, 44012, "ALLREDUCE", 1)
+    assert first_of(STEP, SAVING, timed_out) == "save-outlasts-timeout"
+    assert first_of(STEP, SAVING, SAVED, timed_out) == UNKNOWN
+    assert first_of(STEP, SAVING, STEP.replace("491/", "492/"), timed_out) == UNKNOWN
+    # What made the save slow explains it.
+    full = "OSError: [Errno 28] No space left on device"
+    assert first_of(STEP, SAVING, full, timed_out) == "disk-full"
+
+
+def test_the_last_of_many_saves_counts() -> None:
+    """A long run saves more often than lines of one kind are kept."""
+    lines = [line for _ in range(200) for line in (SAVING, SAVED)]
+    timed_out = gave_up(12, 44012, "ALLREDUCE", 1)
+    assert first_of(STEP, *lines, SAVING, timed_out) == "save-outlasts-timeout"
+    assert first_of(STEP, *lines, timed_out) == UNKNOWN
+
+
 def test_versions_of_nccl_that_differ() -> None:
     """From package lists, and from what is printed at the start."""
     lists = "# node 1\nnvidia-nccl-cu12==2.20.5\n# node 2\nnvidia-nccl-cu12==2.19.3\n"

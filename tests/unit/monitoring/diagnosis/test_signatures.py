@@ -15,7 +15,7 @@ from seatrial.monitoring.diagnosis.sighting import sightings
 
 KNOWN = knowledge()
 FROZEN = Path("tests/data/failures/first/causes.toml")
-BY_RULE = {"startup-outlasts-timeout"}
+BY_RULE = {"save-outlasts-timeout", "startup-outlasts-timeout"}
 """Causes that no single line tells of."""
 
 

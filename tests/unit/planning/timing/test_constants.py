@@ -8,7 +8,13 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
 from seatrial.planning.layout import Layout
-from seatrial.planning.timing.constants import DATA, constants_for, read_table, table
+from seatrial.planning.timing.constants import (
+    DATA,
+    constants_for,
+    generation,
+    read_table,
+    table,
+)
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.training import Precision
 from tests.unit.planning.timing.workloads import EXPERTS, workload
@@ -89,3 +95,11 @@ def test_shapes_apply_only_where_they_were_measured() -> None:
     known = constants_for("a100-80gb", Precision.FP16, "megatron-deepspeed-one-node")
     assert known.shapes
     assert known.rates_for(workload(Layout(8, 1, 8, 8))).layer == 1.0
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "number"),
+    [("a10g", 0), ("rtx-a6000", 0), ("rtx-4090", 1), ("l40s", 1), ("h100-80gb", 1), ("b200", 2)],
+)
+def test_a_gpu_is_of_the_generation_that_its_name_says(accelerator: str, number: int) -> None:
+    assert generation(accelerator) == number

@@ -16,7 +16,7 @@ from seatrial.checkpoints.stopping import StopCode
 from seatrial.codes.supervisor import SupervisorCode
 from seatrial.monitoring.event_log import Event, read_events
 from seatrial.monitoring.processes import MARK, children, end_marked, marked, new_mark, state
-from seatrial.worker.process import UNFINISHED
+from seatrial.worker.process import UNFINISHED, UNSUITABLE
 from seatrial.worker.supervisor.exit_records import remembered
 from seatrial.worker.supervisor.heartbeats import Beat, RankPhase, read_beats
 from seatrial.worker.supervisor.status import read_status
@@ -292,16 +292,20 @@ def test_ends_that_nobody_asked_for_are_counted_as_well(start: Start) -> None:
     assert finding.values["value"] == "2"
 
 
-def test_a_process_that_says_that_a_restart_would_not_help_is_believed(start: Start) -> None:
+@pytest.mark.parametrize("code", [82, UNSUITABLE])
+def test_a_process_that_says_that_a_restart_would_not_help_is_believed(
+    start: Start, code: int
+) -> None:
     node = start(restarts=5)
-    (node.place / "fail").write_text("82")
-    assert node.process.wait(timeout=REACHED) == 82
-    assert len(node.findings(SupervisorCode.DIED)) == 1
+    (node.place / "fail").write_text(str(code))
+    assert node.process.wait(timeout=REACHED) == code
+    (died,) = node.findings(SupervisorCode.DIED)
+    assert died.values["rule"].endswith("; a restart would not help.")
     # A kubelet starts the container again whatever it ended with: it ends at once.
     (node.place / "fail").unlink(missing_ok=True)
     again = start(restarts=5)
-    assert again.process.wait(timeout=REACHED) == 82
-    assert "already failed (code 82, final)" in (node.place / "log").read_text()
+    assert again.process.wait(timeout=REACHED) == code
+    assert f"already failed (code {code}, final)" in (node.place / "log").read_text()
     assert remembered(node.place / "beats", "another attempt") is None
 
 
