@@ -17,6 +17,7 @@
     estimate_data(path, ...)     tokens, disk, time and cost of preparation, from a sample
     verify_data(where)           the problems in prepared data
     inspect_data(where)          documents and bytes of prepared data
+    site(target, overrides)      what a cluster needs before the first run, with versions
     render(path, overrides)      the Kubernetes manifests for a run
     render_diff(path, ...)       what applying the manifests would change in the cluster
     launch(path, overrides)      submit a run, unless it already exists
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from seatrial.sdk.remote import prepare_data_on_cluster
     from seatrial.sdk.render import render, render_diff
     from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
+    from seatrial.sdk.site import Site, site
     from seatrial.sdk.sweep import sweep_plans
     from seatrial.sdk.weights import export_weights, import_weights
     from seatrial.spec.run import RunSpec
@@ -135,6 +137,7 @@ _HOMES = {
     "Runs": "seatrial.sdk.runs",
     "SeatrialError": "seatrial.errors",
     "Severity": "seatrial.findings",
+    "Site": "seatrial.sdk.site",
     "Starter": "seatrial.recipes.starter",
     "Status": "seatrial.runs.status.status",
     "Stopped": "seatrial.runs.stop",
@@ -181,6 +184,7 @@ _HOMES = {
     "report": "seatrial.sdk.history",
     "resume_verdict": "seatrial.sdk.checkpoints",
     "run_pipeline": "seatrial.sdk.pipeline",
+    "site": "seatrial.sdk.site",
     "starter": "seatrial.recipes.starter",
     "status": "seatrial.sdk.runs",
     "stop": "seatrial.sdk.runs",
@@ -214,6 +218,7 @@ __all__ = [
     "Runs",
     "SeatrialError",
     "Severity",
+    "Site",
     "Starter",
     "Status",
     "Stopped",
@@ -261,6 +266,7 @@ __all__ = [
     "report",
     "resume_verdict",
     "run_pipeline",
+    "site",
     "starter",
     "status",
     "stop",

@@ -104,6 +104,7 @@ GROUPS = {
         "data": "Prepare, estimate, verify and inspect training data.",
     },
     "Run": {
+        "site": "Print what an administrator installs in a cluster, with versions.",
         "render": "Print or write the Kubernetes manifests for a run.",
         "launch": "Submit a run to its cluster, or start it on this host.",
         "wait": "Wait for a run to finish; the exit code is its result.",

@@ -90,8 +90,8 @@ def observer_rules() -> list[Manifest]:
     """Return optional permissions that help to explain why a run waits."""
     return [
         _rule("", ["nodes", "persistentvolumes", "namespaces"], READ),
-        # The deployment shows if an operator is running.
-        _rule("apps", ["deployments"], READ),
+        # They show which components are running, and their versions.
+        _rule("apps", ["deployments", "daemonsets"], READ),
         _rule("storage.k8s.io", ["storageclasses", "csidrivers"], READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
         _rule("kueue.x-k8s.io", ["clusterqueues", "resourceflavors", "topologies"], READ),

@@ -25,6 +25,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "data verify": ("corpus/run.yaml",),
     "data inspect": ("corpus/run.yaml",),
     "rehearse": ("run.yaml",),
+    "site": ("run.yaml",),
     "render": ("run.yaml",),
     "launch": ("run.yaml",),
     "status": ("run.yaml",),
@@ -66,7 +67,7 @@ CALLS: dict[str, tuple[str, ...]] = {
 TAKES_SPEC = [name for name, words in CALLS.items() if words and words[0].endswith("run.yaml")]
 DOCUMENTS = frozenset(
     (
-        *("schema", "render", "recipes show", "catalog show", "engines settings"),
+        *("schema", "site", "render", "recipes show", "catalog show", "engines settings"),
         *("watch", "logs", "diagnose"),
     )
 )
