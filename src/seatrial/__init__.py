@@ -18,6 +18,9 @@
     verify_data(where)           the problems in prepared data
     inspect_data(where)          documents and bytes of prepared data
     site(target, overrides)      what a cluster needs before the first run, with versions
+    list_images(target)          the images that a run and its cluster pull
+    save_images(references, to)  images as archives; push_images(sources, registry)
+    build_image(name)            one of Seatrial's own images, from a checkout
     render(path, overrides)      the Kubernetes manifests for a run
     render_diff(path, ...)       what applying the manifests would change in the cluster
     launch(path, overrides)      submit a run, unless it already exists
@@ -102,6 +105,7 @@ if TYPE_CHECKING:
         history,
         report,
     )
+    from seatrial.sdk.images import build_image, list_images, push_images, save_images
     from seatrial.sdk.pipeline import run_pipeline
     from seatrial.sdk.plan import Validation, load_spec, plan, upgrade_spec, validate
     from seatrial.sdk.plan_page import plan_page
@@ -147,6 +151,7 @@ _HOMES = {
     "Verdict": "seatrial.checks.check",
     "Where": "seatrial.findings",
     "Wishes": "seatrial.recipes.starter",
+    "build_image": "seatrial.sdk.images",
     "calibrate": "seatrial.sdk.history",
     "check": "seatrial.sdk.check",
     "copy_checkpoint": "seatrial.sdk.checkpoints",
@@ -167,6 +172,7 @@ _HOMES = {
     "launch": "seatrial.sdk.runs",
     "list_checkpoints": "seatrial.sdk.checkpoints",
     "list_engines": "seatrial.sdk.engines",
+    "list_images": "seatrial.sdk.images",
     "list_runs": "seatrial.sdk.runs",
     "load_spec": "seatrial.sdk.plan",
     "logs": "seatrial.sdk.runs",
@@ -176,6 +182,7 @@ _HOMES = {
     "prepare_data": "seatrial.sdk.data",
     "prepare_data_on_cluster": "seatrial.sdk.remote",
     "prune_checkpoints": "seatrial.sdk.checkpoints",
+    "push_images": "seatrial.sdk.images",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
     "rehearse": "seatrial.sdk.rehearse",
@@ -184,6 +191,7 @@ _HOMES = {
     "report": "seatrial.sdk.history",
     "resume_verdict": "seatrial.sdk.checkpoints",
     "run_pipeline": "seatrial.sdk.pipeline",
+    "save_images": "seatrial.sdk.images",
     "site": "seatrial.sdk.site",
     "starter": "seatrial.recipes.starter",
     "status": "seatrial.sdk.runs",
@@ -229,6 +237,7 @@ __all__ = [
     "Where",
     "Wishes",
     "__version__",
+    "build_image",
     "calibrate",
     "check",
     "copy_checkpoint",
@@ -249,6 +258,7 @@ __all__ = [
     "launch",
     "list_checkpoints",
     "list_engines",
+    "list_images",
     "list_runs",
     "load_spec",
     "logs",
@@ -258,6 +268,7 @@ __all__ = [
     "prepare_data",
     "prepare_data_on_cluster",
     "prune_checkpoints",
+    "push_images",
     "recipe",
     "recipe_names",
     "rehearse",
@@ -266,6 +277,7 @@ __all__ = [
     "report",
     "resume_verdict",
     "run_pipeline",
+    "save_images",
     "site",
     "starter",
     "status",

@@ -140,6 +140,9 @@ class Component(Entry):
     """Fabrics that it is for, if pods request no devices."""
     csi_driver: str = ""
     """Name of the CSI driver that it provides."""
+    images: dict[str, tuple[str, ...]] = {}
+    """Images that it pulls, by version, or for `any`; `{version}` stands for the version. Empty if
+    no source lists them."""
     definition: str = ""
     """Custom resource by which an installed component is recognised."""
     workloads: tuple[str, ...] = ()

@@ -105,6 +105,7 @@ GROUPS = {
     },
     "Run": {
         "site": "Print what an administrator installs in a cluster, with versions.",
+        "images": "List, save, build and push the container images of a run.",
         "render": "Print or write the Kubernetes manifests for a run.",
         "launch": "Submit a run to its cluster, or start it on this host.",
         "wait": "Wait for a run to finish; the exit code is its result.",

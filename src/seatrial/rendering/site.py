@@ -137,6 +137,16 @@ class Release:
         """The git tag of the version."""
         return self.component.tag.replace("{version}", self.version)
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images that the release pulls; empty if the catalog does not list them.
+
+        The component that installs another one lists the images of both.
+        """
+        known = {} if self.part_of else self.component.images
+        found = known.get(self.version) or known.get("any", ())
+        return tuple(each.replace("{version}", self.version) for each in found)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the release for JSON output."""
         facts = self.component
@@ -152,6 +162,7 @@ class Release:
             "managed": facts.managed,
             "namespace": facts.namespace,
             "values": dict(self.values or {}),
+            "images": list(self.images),
             "part_of": self.part_of,
             "note": facts.note,
             "source": facts.source,
