@@ -86,8 +86,8 @@ def save(
 
 @app.command(
     epilog=examples(
-        "seatrial images build worker-data --tag registry.example.com/worker-data:0.1.0",
-        "seatrial images build worker-megatron --base registry.example.com/pytorch:26.02-py3",
+        "seatrial images build worker-data",
+        "seatrial images build worker-data --tag example.com/worker-data:1",
     )
 )
 def build(
@@ -125,7 +125,7 @@ def build(
 @app.command(
     epilog=examples(
         "seatrial images push images/ --to registry.example.com/mirror",
-        "seatrial images push worker-data:0.1.0 --to registry.example.com/team",
+        "seatrial images push example.com/worker-data:1 --to registry.example.com",
     )
 )
 def push(
