@@ -40,7 +40,7 @@ class Role(StrEnum):
     FABRIC = "fabric"
     """The plugin through which pods request the devices of the fabric, or its libraries."""
     FABRIC_SETTINGS = "fabric-settings"
-    """What tells that plugin which adapters to offer."""
+    """The settings of that plugin: which adapters it offers."""
     GPU = "gpu"
     """Drivers, and the plugin through which pods request GPUs."""
     GPU_METRICS = "gpu-metrics"

@@ -121,8 +121,9 @@ def build_command(
     """Return the command that builds an image from a checkout."""
     dockerfile = context / recipe.dockerfile
     argv = [str(tool), "build", "--file", str(dockerfile), "--tag", tag]
-    # Docker finds this file by itself.
-    argv += [] if tool is ImageTool.DOCKER else ["--ignorefile", f"{dockerfile}.dockerignore"]
+    if tool is not ImageTool.DOCKER:
+        # Docker finds this file by itself. The OCI format would ignore SHELL, and with it pipefail.
+        argv += ["--ignorefile", f"{dockerfile}.dockerignore", "--format", "docker", "--layers"]
     argv += ["--target", recipe.target] if recipe.target else []
     for name, value in arguments.items():
         argv += ["--build-arg", f"{name}={value}"]

@@ -207,6 +207,7 @@ def test_the_command_that_builds(tools: Path) -> None:
     assert argv == [
         *("buildah", "build", "--file", "/src/docker/worker.Dockerfile", "--tag", "t:1"),
         *("--ignorefile", "/src/docker/worker.Dockerfile.dockerignore"),
+        *("--format", "docker", "--layers"),
         *("--target", "infiniband", "--build-arg", "BASE=b", "--secret", "id=x", "/src"),
     ]
     done = ran("build", "worker-data", "--context", ROOT, "--base", "localhost/base:1")
