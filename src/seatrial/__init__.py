@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from seatrial.sdk.remote import prepare_data_on_cluster
     from seatrial.sdk.render import render, render_diff
     from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
-    from seatrial.sdk.site import Site, site
+    from seatrial.sdk.site import SiteComponents, site
     from seatrial.sdk.sweep import sweep_plans
     from seatrial.sdk.weights import export_weights, import_weights
     from seatrial.spec.run import RunSpec
@@ -141,7 +141,7 @@ _HOMES = {
     "Runs": "seatrial.sdk.runs",
     "SeatrialError": "seatrial.errors",
     "Severity": "seatrial.findings",
-    "Site": "seatrial.sdk.site",
+    "SiteComponents": "seatrial.sdk.site",
     "Starter": "seatrial.recipes.starter",
     "Status": "seatrial.runs.status.status",
     "Stopped": "seatrial.runs.stop",
@@ -226,7 +226,7 @@ __all__ = [
     "Runs",
     "SeatrialError",
     "Severity",
-    "Site",
+    "SiteComponents",
     "Starter",
     "Status",
     "Stopped",

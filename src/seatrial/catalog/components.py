@@ -25,7 +25,7 @@ def version(text: str) -> Version:
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
-class Role(StrEnum):
+class ComponentRole(StrEnum):
     """What a component does for a run, in the order of installation.
 
     A cluster has one component for each role.
@@ -97,10 +97,10 @@ class Conflict(Facts):
     """Where this is reported."""
 
 
-class Component(Entry):
+class ClusterComponent(Entry):
     """One component, and how it is installed: a chart, manifests, or a setting of the cloud."""
 
-    role: Role
+    role: ComponentRole
     """What it does. If several components have a role, the first that fits the cluster is used."""
     versions: tuple[Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]*$")], ...] = ()
     """Releases to install, the preferred one first; empty if the cloud chooses."""
@@ -151,7 +151,7 @@ class Component(Entry):
     """Combinations with other components that are known not to work."""
 
     @model_validator(mode="after")
-    def _one_way_to_install(self) -> "Component":
+    def _one_way_to_install(self) -> "ClusterComponent":
         ways = [bool(self.chart or self.path), bool(self.manifests), bool(self.managed)]
         if sum(ways) != 1:
             raise broken(

@@ -10,7 +10,7 @@ import typer
 
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
-from seatrial.catalog.components import Component
+from seatrial.catalog.components import ClusterComponent
 from seatrial.catalog.entry import Entry
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
@@ -133,7 +133,7 @@ def _profile(label: str, entry: Entry) -> Row:
 
 
 def _component(label: str, entry: Entry) -> Row:
-    if not isinstance(entry, Component):
+    if not isinstance(entry, ClusterComponent):
         raise TypeError(label)
     where = entry.repository if entry.versions else "managed by the cloud"
     return label, entry.role, ", ".join(entry.versions), where, entry.title

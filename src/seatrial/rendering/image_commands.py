@@ -4,10 +4,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from seatrial.catalog.images import Image
 from seatrial.rendering.manifest import Manifest
 
 Argv = list[str]
@@ -27,27 +27,6 @@ COPYING = (ImageTool.SKOPEO, ImageTool.PODMAN, ImageTool.DOCKER)
 """The tools that can save and push images, the preferred one first."""
 BUILDING = (ImageTool.DOCKER, ImageTool.PODMAN, ImageTool.BUILDAH)
 """The tools that can build images, the preferred one first."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRecipe:
-    """How one of Seatrial's own images is built."""
-
-    dockerfile: str
-    """Path in a checkout."""
-    target: str = ""
-    """The stage to build; empty for the last one."""
-
-
-RECIPES = {
-    "worker-megatron": ImageRecipe("docker/worker.Dockerfile", "infiniband"),
-    "worker-megatron-efa": ImageRecipe("docker/worker.Dockerfile", "efa"),
-    "worker-megatron-hyperpod": ImageRecipe("docker/worker.Dockerfile", "hyperpod"),
-    "worker-llm-foundry": ImageRecipe("docker/worker-llm-foundry.Dockerfile"),
-    "worker-cpu": ImageRecipe("docker/worker-cpu.Dockerfile"),
-    "worker-data": ImageRecipe("docker/worker-data.Dockerfile"),
-}
-"""Seatrial's own images, by their names in the catalog."""
 
 
 def full_reference(reference: str) -> str:
@@ -112,19 +91,19 @@ def _one_pin(reference: str) -> str:
 
 def build_command(
     tool: ImageTool,
-    recipe: ImageRecipe,
+    image: Image,
     context: Path,
     tag: str,
     arguments: Mapping[str, str],
     secrets: Iterable[str] = (),
 ) -> Argv:
-    """Return the command that builds an image from a checkout."""
-    dockerfile = context / recipe.dockerfile
+    """Return the command that builds one of Seatrial's images from a checkout."""
+    dockerfile = context / image.dockerfile
     argv = [str(tool), "build", "--file", str(dockerfile), "--tag", tag]
     if tool is not ImageTool.DOCKER:
         # Docker finds this file by itself. The OCI format would ignore SHELL, and with it pipefail.
         argv += ["--ignorefile", f"{dockerfile}.dockerignore", "--format", "docker", "--layers"]
-    argv += ["--target", recipe.target] if recipe.target else []
+    argv += ["--target", image.target] if image.target else []
     for name, value in arguments.items():
         argv += ["--build-arg", f"{name}={value}"]
     for secret in secrets:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.catalog.components import Component, Conflict, Role
+from seatrial.catalog.components import ClusterComponent, ComponentRole, Conflict
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
@@ -62,26 +62,27 @@ def needs_of(spec: RunSpec, machines: Machines, catalog: Catalog) -> SiteNeeds:
     )
 
 
-def needed_components(needs: SiteNeeds, catalog: Catalog) -> dict[str, Component]:
+def needed_components(needs: SiteNeeds, catalog: Catalog) -> dict[str, ClusterComponent]:
     """Return the components that a cluster needs, by name, in the order of their roles."""
-    found: dict[Role, tuple[str, Component]] = {}
+    found: dict[ComponentRole, tuple[str, ClusterComponent]] = {}
     for name in catalog.names(Kind.COMPONENTS):
         component = catalog.component(name)
         if component.role not in found and _fits(component, needs):
             found[component.role] = (name, component)
-    return dict(found[role] for role in Role if role in found)
+    return dict(found[role] for role in ComponentRole if role in found)
 
 
-def _fits(component: Component, needs: SiteNeeds) -> bool:
+def _fits(component: ClusterComponent, needs: SiteNeeds) -> bool:
     """True if a component is for this cluster, and the run needs it."""
     wanted = {
-        Role.GPU: needs.gpus,
-        Role.FABRIC: needs.device in component.devices or needs.fabric in component.fabrics,
-        Role.FABRIC_SETTINGS: needs.device in component.devices,
-        Role.QUEUE: needs.queue,
-        Role.STORAGE: bool(needs.csi_driver) and component.csi_driver == needs.csi_driver,
-        Role.METRICS: needs.metrics,
-        Role.GPU_METRICS: needs.metrics and needs.gpus,
+        ComponentRole.GPU: needs.gpus,
+        ComponentRole.FABRIC: needs.device in component.devices
+        or needs.fabric in component.fabrics,
+        ComponentRole.FABRIC_SETTINGS: needs.device in component.devices,
+        ComponentRole.QUEUE: needs.queue,
+        ComponentRole.STORAGE: bool(needs.csi_driver) and component.csi_driver == needs.csi_driver,
+        ComponentRole.METRICS: needs.metrics,
+        ComponentRole.GPU_METRICS: needs.metrics and needs.gpus,
     }
     return (
         wanted.get(component.role, True)
@@ -91,7 +92,7 @@ def _fits(component: Component, needs: SiteNeeds) -> bool:
     )
 
 
-def brought_by(components: Mapping[str, Component]) -> dict[str, str]:
+def brought_by(components: Mapping[str, ClusterComponent]) -> dict[str, str]:
     """Return the components that another one installs, with the name of that one."""
     return {
         name: bringer
@@ -125,7 +126,7 @@ class Release:
     """A component in the version and with the values to install."""
 
     name: str
-    component: Component
+    component: ClusterComponent
     version: str = ""
     """Empty if the cloud chooses."""
     values: Mapping[str, Any] | None = None
@@ -194,10 +195,10 @@ def releases_for(needs: SiteNeeds, catalog: Catalog) -> tuple[Release, ...]:
     )
 
 
-def _candidates(name: str, component: Component, needs: SiteNeeds) -> tuple[str, ...]:
+def _candidates(name: str, component: ClusterComponent, needs: SiteNeeds) -> tuple[str, ...]:
     """Return the versions to choose from: those of the spec's `operator_version`, if it is set."""
     wanted = needs.operator_version
-    if component.role is not Role.OPERATOR or not wanted or not component.versions:
+    if component.role is not ComponentRole.OPERATOR or not wanted or not component.versions:
         return component.versions or ("",)
     found = tuple(each for each in component.versions if f"{each}.".startswith(f"{wanted}."))
     if found:
@@ -230,7 +231,7 @@ def _refusal(versions: Mapping[str, str], name: str, other: str, conflict: Confl
     return Finding(SiteCode.CONFLICT, Severity.ERROR, where, rule, versions[other], fix)
 
 
-def _values(component: Component, installed: Iterable[str]) -> dict[str, Any]:
+def _values(component: ClusterComponent, installed: Iterable[str]) -> dict[str, Any]:
     """Return the values of a chart, including those for the other components."""
     values: dict[str, Any] = dict(component.values)
     for name, more in component.values_with.items():

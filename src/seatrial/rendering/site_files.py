@@ -222,10 +222,11 @@ def _sources(release: Release) -> Iterator[Manifest]:
     for path in facts.manifests:
         file = PurePosixPath(path)
         is_file = path.endswith(".yaml")
-        source = {
-            "repoURL": facts.repository,
-            "path": str(file.parent) if is_file else path,
-            "targetRevision": release.tag,
-            "directory": {"include": file.name} if is_file else {},
-        }
-        yield without_empty(source)
+        yield without_empty(
+            {
+                "repoURL": facts.repository,
+                "path": str(file.parent) if is_file else path,
+                "targetRevision": release.tag,
+                "directory": {"include": file.name} if is_file else {},
+            }
+        )

@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.catalog.catalog import Catalog, default_catalog
+from seatrial.catalog.catalog import Catalog, Kind, default_catalog
 from seatrial.errors import NotInCatalogError, SeatrialError, UsageError
 from seatrial.rendering.image_commands import (
     BUILDING,
     COPYING,
-    RECIPES,
     Argv,
     ImageTool,
     archive_name,
@@ -32,7 +31,7 @@ from seatrial.rendering.render import Part
 from seatrial.sdk.output_files import write_new
 from seatrial.sdk.plan import Overrides, PathOrText
 from seatrial.sdk.render import render
-from seatrial.sdk.site import Site, site
+from seatrial.sdk.site import SiteComponents, site
 from seatrial.version import VERSION
 
 Tell = Callable[[str], object]
@@ -98,7 +97,7 @@ def list_images(
 
 
 def _of_run(
-    target: PathOrText, overrides: Overrides, found: Site, catalog: Catalog
+    target: PathOrText, overrides: Overrides, found: SiteComponents, catalog: Catalog
 ) -> dict[str, str]:
     """Return the images of a run's pods, or the default images of a profile."""
     if Path(target).is_file():
@@ -221,21 +220,23 @@ def build_image(
         context: A checkout of Seatrial.
         tool: `docker`, `podman` or `buildah`. Default: the first that is installed.
     """
-    recipe = RECIPES.get(name)
-    if recipe is None:
-        raise UsageError(f"There is no image {name!r} to build. Use one of: {', '.join(RECIPES)}.")
+    catalog = default_catalog()
+    names = [each for each in catalog.names(Kind.IMAGES) if catalog.image(each).dockerfile]
+    if name not in names:
+        raise UsageError(f"There is no image {name!r} to build. Use one of: {', '.join(names)}.")
+    image = catalog.image(name)
     checkout = Path(context).resolve()
-    if not (checkout / recipe.dockerfile).is_file():
+    if not (checkout / image.dockerfile).is_file():
         raise UsageError(
-            f"{checkout} has no {recipe.dockerfile}. Run this in a checkout of Seatrial, or name "
+            f"{checkout} has no {image.dockerfile}. Run this in a checkout of Seatrial, or name "
             "one with --context: the wheel does not contain the Dockerfiles."
         )
     chosen = find_tool("build", BUILDING, tool)
-    wanted = tag or default_catalog().image(name).reference
+    wanted = tag or image.reference
     arguments = {"VERSION": VERSION, **({"BASE": base} if base else {})}
     with tempfile.TemporaryDirectory(prefix="seatrial-image-") as work:
         secrets = pip_secrets(Path(work))
-        argv = build_command(chosen, recipe, checkout, wanted, arguments, secrets)
+        argv = build_command(chosen, image, checkout, wanted, arguments, secrets)
         _run_all([argv])
     return wanted
 

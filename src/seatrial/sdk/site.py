@@ -20,7 +20,7 @@ _TYPICAL_NODES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteComponents:
     """The components that a cluster needs."""
 
     target: str
@@ -39,7 +39,9 @@ class Site:
         return site_text(self.releases, SiteFormat(form), title)
 
 
-def site(target: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None) -> Site:
+def site(
+    target: PathOrText, overrides: Overrides = (), *, catalog: Catalog | None = None
+) -> SiteComponents:
     """Return the components that a cluster needs, in versions that work together.
 
     Raises FindingsError if the only versions to choose from are known not to work together.
@@ -58,7 +60,7 @@ def site(target: PathOrText, overrides: Overrides = (), *, catalog: Catalog | No
             "Use a profile such as aks, eks or gke."
         )
     needs = needs_of(loaded.spec, machines, facts)
-    return Site(str(target), needs, releases_for(needs, facts))
+    return SiteComponents(str(target), needs, releases_for(needs, facts))
 
 
 def _loaded(target: str, overrides: Overrides, catalog: Catalog) -> LoadedSpec:

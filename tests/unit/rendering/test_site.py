@@ -10,25 +10,25 @@ import pytest
 from ruamel.yaml import YAML
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.catalog.components import Role, VersionRange
+from seatrial.catalog.components import ComponentRole, VersionRange
 from seatrial.errors import FindingsError, NotInCatalogError, UsageError
 from seatrial.rendering.site import Release, conflicts_among
 from seatrial.rendering.site_files import SiteFormat
-from seatrial.sdk.site import Site, site
+from seatrial.sdk.site import SiteComponents, site
 
 CATALOG = Catalog()
 PROFILES = ("aks", "eks", "hyperpod-eks", "gke")
 
 
-def made(target: str, *overrides: str, catalog: Catalog = CATALOG) -> Site:
+def made(target: str, *overrides: str, catalog: Catalog = CATALOG) -> SiteComponents:
     return site(target, overrides, catalog=catalog)
 
 
-def versions(found: Site) -> dict[str, str]:
+def versions(found: SiteComponents) -> dict[str, str]:
     return {each.name: each.version for each in found.releases}
 
 
-def release(found: Site, name: str) -> Release:
+def release(found: SiteComponents, name: str) -> Release:
     return next(each for each in found.releases if each.name == name)
 
 
@@ -221,8 +221,8 @@ def test_the_applications_are_pinned(profile: str) -> None:
 def test_every_component_is_for_some_cluster() -> None:
     for name in CATALOG.names(Kind.COMPONENTS):
         component = CATALOG.component(name)
-        assert component.role in Role
-        if component.role in (Role.FABRIC, Role.FABRIC_SETTINGS):
+        assert component.role in ComponentRole
+        if component.role in (ComponentRole.FABRIC, ComponentRole.FABRIC_SETTINGS):
             assert component.devices or component.fabrics
-        if component.role is Role.STORAGE:
+        if component.role is ComponentRole.STORAGE:
             assert component.csi_driver

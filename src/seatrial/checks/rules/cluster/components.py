@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.catalog.components import Component, Role, version
+from seatrial.catalog.components import ClusterComponent, ComponentRole, version
 from seatrial.checks.cluster.demand import cluster_of, namespace_of
 from seatrial.checks.cluster.facts import ClusterFacts, Controller, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster
@@ -35,13 +35,15 @@ def site_command(situation: Situation) -> str:
     return f"seatrial site {situation.loaded.where('name').file}"
 
 
-def operator_component(catalog: Catalog, operator: Operator) -> Component:
+def operator_component(catalog: Catalog, operator: Operator) -> ClusterComponent:
     """Return the component that runs an operator's jobs."""
     components = map(catalog.component, catalog.names(Kind.COMPONENTS))
-    return next(c for c in components if c.role is Role.OPERATOR and operator in c.operators)
+    return next(
+        c for c in components if c.role is ComponentRole.OPERATOR and operator in c.operators
+    )
 
 
-def workloads_of(component: Component, situation: Situation) -> list[Controller]:
+def workloads_of(component: ClusterComponent, situation: Situation) -> list[Controller]:
     """Return the deployments and daemon sets that belong to a component.
 
     The name of HyperPod's operator contains the name of Kubeflow's.
@@ -57,7 +59,7 @@ def workloads_of(component: Component, situation: Situation) -> list[Controller]
     ]
 
 
-def _needed(situation: Situation) -> dict[str, Component]:
+def _needed(situation: Situation) -> dict[str, ClusterComponent]:
     """Return the components that the run needs. Kueue only if it would admit the run."""
     facts, namespace, plan = cluster_of(situation), namespace_of(situation), situation.plan
     needs = needs_of(situation.spec, plan.machines, situation.catalog)
@@ -67,7 +69,7 @@ def _needed(situation: Situation) -> dict[str, Component]:
     return needed_components(needs, situation.catalog)
 
 
-def _is_installed(component: Component, situation: Situation) -> bool | None:
+def _is_installed(component: ClusterComponent, situation: Situation) -> bool | None:
     """Return None if the cluster does not show whether a component is installed."""
     facts = cluster_of(situation)
     if component.definition:
@@ -90,14 +92,14 @@ def missing(situation: Situation) -> Iterator[Checked]:
             continue
         rule = f"{component.title} is not installed"
         fix = f"Install it: {site_command(situation)} prints the command."
-        if component.role is Role.JOBS:
+        if component.role is ComponentRole.JOBS:
             rule += f": {situation.plan.machines.operator} jobs would never get pods."
             yield situation.error(SiteCode.NO_COMPONENT, FIELD, rule, fix, name)
-        elif component.role is Role.CERTIFICATES:
+        elif component.role is ComponentRole.CERTIFICATES:
             rule += ": the operator's webhooks would have no certificates."
             yield situation.warning(SiteCode.NO_COMPONENT, FIELD, rule, fix, name)
-        elif component.role is Role.GPU_METRICS or (
-            component.role is Role.METRICS and not monitored
+        elif component.role is ComponentRole.GPU_METRICS or (
+            component.role is ComponentRole.METRICS and not monitored
         ):
             rule += ": the dashboards and alerts lack its metrics."
             fix = f"{fix[:-1]}. Ignore this if something else collects the metrics."
@@ -142,7 +144,7 @@ def other_versions(situation: Situation) -> Iterator[Checked]:
     for name, found in installed_versions(situation).items():
         component = situation.catalog.component(name)
         is_old = bool(component.works.since) and version(found) < version(component.works.since)
-        if component.works.contains(found) or (is_old and component.role is Role.OPERATOR):
+        if component.works.contains(found) or (is_old and component.role is ComponentRole.OPERATOR):
             continue
         yield situation.warning(
             SiteCode.OTHER_VERSION,
