@@ -169,7 +169,8 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
             SiteCode.NO_KIND,
             "monitoring.prometheus.pod_monitor",
             f"the cluster does not serve {name} v1, but the run would create such an object.",
-            "Install the Prometheus operator, or remove pod_monitor.",
+            f"Install the Prometheus operator ({site_command(situation)} prints the command), or "
+            "remove pod_monitor.",
             name,
             proposed("monitoring.prometheus.pod_monitor=null"),
         )
