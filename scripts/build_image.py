@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from seatrial.sdk.images import pip_secrets
 from seatrial.version import VERSION
 from tests.cluster.cache import cache_directory
 from tests.debian import install
@@ -150,7 +151,7 @@ def _build(store: Store, variant: Variant, base: str, reference: str) -> None:
             *(f"--file={dockerfile}", f"--ignorefile={dockerfile}.dockerignore"),
             *(f"--build-arg=BASE={base}", f"--build-arg=VERSION={VERSION}"),
             *(f"--build-arg=REVISION={revision()}", f"--tag={reference}"),
-            *secrets(Path(work)),
+            *(f"--secret={each}" for each in pip_secrets(Path(work))),
             str(ROOT),
         )
 
@@ -221,19 +222,6 @@ def revision() -> str:
     words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     found = subprocess.run(words, text=True, capture_output=True, check=False)
     return found.stdout.strip() if found.returncode == 0 else ""
-
-
-def secrets(work: Path) -> list[str]:
-    """How pip reaches its index from here, as mounts of the build that no layer keeps."""
-    options, lines = [], []
-    if index := os.environ.get("PIP_INDEX_URL"):
-        lines.append(f"index-url = {index}")
-    if certificates := os.environ.get("PIP_CERT"):
-        options.append(f"--secret=id=certificates,src={certificates}")
-        lines.append("cert = /run/secrets/certificates")
-    settings = work / "pip.conf"
-    settings.write_text("\n".join(["[global]", *lines]) + "\n", encoding="utf-8")
-    return [*options, f"--secret=id=pip,src={settings}"]
 
 
 @contextmanager

@@ -18,10 +18,11 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.entry import Kind
 from seatrial.engines.registry import ENGINES
 from seatrial.rendering.access import (
-    common_rules,
     launchable_operators,
     observer_rules,
     operator_rules,
+    optional_rules,
+    required_rules,
 )
 from seatrial.rendering.manifest import without_empty
 
@@ -38,7 +39,8 @@ nvidia-ml-py is only Python, and not every base image has it."""
 def chart_files() -> dict[str, str]:
     rules = {
         "operators": {str(each): operator_rules(each) for each in launchable_operators()},
-        "always": common_rules(),
+        "always": required_rules(),
+        "optional": optional_rules(),
     }
     return {
         "launcher-rules.json": _json(rules),

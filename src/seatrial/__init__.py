@@ -17,6 +17,10 @@
     estimate_data(path, ...)     tokens, disk, time and cost of preparation, from a sample
     verify_data(where)           the problems in prepared data
     inspect_data(where)          documents and bytes of prepared data
+    site(target, overrides)      what a cluster needs before the first run, with versions
+    list_images(target)          the images that a run and its cluster pull
+    save_images(references, to)  images as archives; push_images(sources, registry)
+    build_image(name)            one of Seatrial's own images, from a checkout
     render(path, overrides)      the Kubernetes manifests for a run
     render_diff(path, ...)       what applying the manifests would change in the cluster
     plan_variants(path, ...)     plans for the variants in a spec
@@ -104,6 +108,7 @@ if TYPE_CHECKING:
         history,
         report,
     )
+    from seatrial.sdk.images import build_image, list_images, push_images, save_images
     from seatrial.sdk.pipeline import run_pipeline
     from seatrial.sdk.plan import Validation, load_spec, plan, upgrade_spec, validate
     from seatrial.sdk.plan_page import plan_page
@@ -111,6 +116,7 @@ if TYPE_CHECKING:
     from seatrial.sdk.remote import prepare_data_on_cluster
     from seatrial.sdk.render import render, render_diff
     from seatrial.sdk.runs import Runs, delete, forward, launch, list_runs, logs, status, stop, wait
+    from seatrial.sdk.site import SiteComponents, site
     from seatrial.sdk.sweep import sweep_plans
     from seatrial.sdk.variants import plan_variants, run_variants
     from seatrial.sdk.weights import export_weights, generate_text, import_weights
@@ -139,6 +145,7 @@ _HOMES = {
     "Runs": "seatrial.sdk.runs",
     "SeatrialError": "seatrial.errors",
     "Severity": "seatrial.findings",
+    "SiteComponents": "seatrial.sdk.site",
     "Starter": "seatrial.recipes.starter",
     "Status": "seatrial.runs.status.status",
     "Stopped": "seatrial.runs.stop",
@@ -148,6 +155,7 @@ _HOMES = {
     "Verdict": "seatrial.checks.check",
     "Where": "seatrial.findings",
     "Wishes": "seatrial.recipes.starter",
+    "build_image": "seatrial.sdk.images",
     "calibrate": "seatrial.sdk.history",
     "check": "seatrial.sdk.check",
     "copy_checkpoint": "seatrial.sdk.checkpoints",
@@ -169,6 +177,7 @@ _HOMES = {
     "launch": "seatrial.sdk.runs",
     "list_checkpoints": "seatrial.sdk.checkpoints",
     "list_engines": "seatrial.sdk.engines",
+    "list_images": "seatrial.sdk.images",
     "list_runs": "seatrial.sdk.runs",
     "load_spec": "seatrial.sdk.plan",
     "logs": "seatrial.sdk.runs",
@@ -179,6 +188,7 @@ _HOMES = {
     "prepare_data": "seatrial.sdk.data",
     "prepare_data_on_cluster": "seatrial.sdk.remote",
     "prune_checkpoints": "seatrial.sdk.checkpoints",
+    "push_images": "seatrial.sdk.images",
     "recipe": "seatrial.recipes.shipped",
     "recipe_names": "seatrial.recipes.shipped",
     "rehearse": "seatrial.sdk.rehearse",
@@ -188,6 +198,8 @@ _HOMES = {
     "resume_verdict": "seatrial.sdk.checkpoints",
     "run_pipeline": "seatrial.sdk.pipeline",
     "run_variants": "seatrial.sdk.variants",
+    "save_images": "seatrial.sdk.images",
+    "site": "seatrial.sdk.site",
     "starter": "seatrial.recipes.starter",
     "status": "seatrial.sdk.runs",
     "stop": "seatrial.sdk.runs",
@@ -221,6 +233,7 @@ __all__ = [
     "Runs",
     "SeatrialError",
     "Severity",
+    "SiteComponents",
     "Starter",
     "Status",
     "Stopped",
@@ -231,6 +244,7 @@ __all__ = [
     "Where",
     "Wishes",
     "__version__",
+    "build_image",
     "calibrate",
     "check",
     "copy_checkpoint",
@@ -252,6 +266,7 @@ __all__ = [
     "launch",
     "list_checkpoints",
     "list_engines",
+    "list_images",
     "list_runs",
     "load_spec",
     "logs",
@@ -262,6 +277,7 @@ __all__ = [
     "prepare_data",
     "prepare_data_on_cluster",
     "prune_checkpoints",
+    "push_images",
     "recipe",
     "recipe_names",
     "rehearse",
@@ -271,6 +287,8 @@ __all__ = [
     "resume_verdict",
     "run_pipeline",
     "run_variants",
+    "save_images",
+    "site",
     "starter",
     "status",
     "stop",

@@ -189,4 +189,7 @@ def _value(value: Any) -> str:
 
 def _cell(header: str, value: Any) -> str:
     """A fact in a list of groups; reasons are words, everything else is a name."""
-    return plain(value) if header == "why" else _value(value) if value != "" else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_value(below)}" for key, below in value.items())
+    is_text = header in ("why", "reason")
+    return plain(value) if is_text else _value(value) if value != "" else ""

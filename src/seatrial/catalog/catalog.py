@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from seatrial.catalog.accelerators import Accelerator
+from seatrial.catalog.components import ClusterComponent
 from seatrial.catalog.entry import Entry
 from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.fabrics import Fabric
@@ -55,6 +56,7 @@ ENTRY_TYPES: dict[Kind, type[Entry]] = {
     Kind.STORAGE: StorageTier,
     Kind.IMAGES: Image,
     Kind.PROFILES: Profile,
+    Kind.COMPONENTS: ClusterComponent,
 }
 
 
@@ -142,6 +144,10 @@ class Catalog:
     def profile(self, name: str) -> Profile:
         """Return the cluster profile with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.PROFILES, name), Profile)
+
+    def component(self, name: str) -> ClusterComponent:
+        """Return the component with this name; raise NotInCatalogError if there is none."""
+        return _typed(self.entry(Kind.COMPONENTS, name), ClusterComponent)
 
     def check(self) -> list[Finding]:
         """Check directories, files, entries and references; return all findings."""

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """Container images and the engines they contain."""
     PROFILES = "profiles"
     """Kinds of clusters, which combine node types, storage and images."""
+    COMPONENTS = "components"
+    """What an administrator installs in a cluster: charts, versions, known conflicts."""
 
     @property
     def singular(self) -> str:

@@ -44,6 +44,11 @@ class Image(Entry):
     published: bool = True
     """True if the image can be pulled; false for Seatrial's images that are not yet released."""
 
+    dockerfile: str = ""
+    """Path of its Dockerfile in a checkout of Seatrial; empty for images of others."""
+    target: str = ""
+    """Stage of the Dockerfile; empty for the last one."""
+
     @property
     def references(self) -> tuple[str, ...]:
         """The equivalent references to this image, without Docker Hub's host name."""

@@ -27,7 +27,15 @@ from seatrial.checks.rules import (
     splits,
     tokenizers,
 )
-from seatrial.checks.rules.cluster import namespaces, nodes, operators, queues, rights, volumes
+from seatrial.checks.rules.cluster import (
+    components,
+    namespaces,
+    nodes,
+    operators,
+    queues,
+    rights,
+    volumes,
+)
 from seatrial.checks.rules.host import host_plan_findings
 from seatrial.checks.rules.not_inspected import blind_codes
 from seatrial.codes.checks import CheckCode
@@ -66,6 +74,7 @@ RULES: tuple[Rule, ...] = (
     *not_inspected.RULES,
     *resume.RULES,
     *operators.RULES,
+    *components.RULES,
     *queues.RULES,
     *nodes.RULES,
     *volumes.RULES,

@@ -11,8 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-Version = tuple[int, ...]
-"""A version as numbers: `2.7.0a0` is (2, 7, 0)."""
+from seatrial.catalog.components import Version
+from seatrial.catalog.components import version as version
+
 _DIGITS_OF_CUDA = 2
 """In a tag such as cu128, the first two digits are the major version."""
 _PARTS_OF_RELEASE = 2
@@ -151,12 +152,6 @@ def unread_on(fabric: str, name: str) -> str:
 @cache
 def _versions() -> dict[str, Any]:
     return _read("software_versions.toml")
-
-
-def version(text: str) -> Version:
-    """Parse the numbers at the start of a version string."""
-    match = re.match(r"\d+(\.\d+)*", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def shown(number: Version) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
+from seatrial.catalog.components import ClusterComponent
 from seatrial.catalog.entry import Entry
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
@@ -131,6 +132,13 @@ def _profile(label: str, entry: Entry) -> Row:
     return label, entry.default_node_type, entry.default_storage, operators, entry.title
 
 
+def _component(label: str, entry: Entry) -> Row:
+    if not isinstance(entry, ClusterComponent):
+        raise TypeError(label)
+    where = entry.repository if entry.versions else "managed by the cloud"
+    return label, entry.role, ", ".join(entry.versions), where, entry.title
+
+
 def _number(value: float | None) -> str:
     """Format a number for a table. Empty if it is unknown."""
     return f"{round(value, 2):,.10g}" if value else ""
@@ -210,6 +218,16 @@ _TABLES: dict[Kind, Table] = {
             text("title", rank=2),
         ),
         _profile,
+    ),
+    Kind.COMPONENTS: (
+        (
+            name("name"),
+            name("role"),
+            text("versions"),
+            text("repository", rank=1),
+            text("title", rank=2),
+        ),
+        _component,
     ),
 }
 
@@ -308,7 +326,8 @@ def _say_variables(key: str, variables: list[dict[str, Any]]) -> None:
 
 
 app = typer.Typer(
-    help="Look up models, accelerators, node types, fabrics, storage, images and profiles.",
+    help="Look up models, accelerators, node types, fabrics, storage, images, profiles and cluster "
+    "components.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

@@ -104,6 +104,8 @@ GROUPS = {
         "data": "Prepare, estimate, verify and inspect training data.",
     },
     "Run": {
+        "site": "Print what an administrator installs in a cluster, with versions.",
+        "images": "List, save, build and push the container images of a run.",
         "render": "Print or write the Kubernetes manifests for a run.",
         "launch": "Submit a run to its cluster, or start it on this host.",
         "sweep": "Launch the variants of a spec in turn, and compare them.",

@@ -56,6 +56,7 @@ SERVICE = ObjectKind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = ObjectKind("", "v1", "ServiceAccount", "serviceaccounts")
 VOLUME_CLAIM = ObjectKind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 DEPLOYMENT = ObjectKind("apps", "v1", "Deployment", "deployments")
+DAEMON_SET = ObjectKind("apps", "v1", "DaemonSet", "daemonsets")
 JOB = ObjectKind("batch", "v1", "Job", "jobs")
 NETWORK_POLICY = ObjectKind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR = ObjectKind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
@@ -101,7 +102,7 @@ ACCESS_REVIEW = ObjectKind(
 
 KINDS = (
     *(CONFIG_MAP, EVENT, NODE, PERSISTENT_VOLUME, POD, SERVICE, SERVICE_ACCOUNT, VOLUME_CLAIM),
-    *(DEPLOYMENT, JOB, NETWORK_POLICY, POD_MONITOR, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
+    *(DEPLOYMENT, DAEMON_SET, JOB, NETWORK_POLICY, POD_MONITOR, ROLE, CLUSTER_ROLE, STORAGE_CLASS),
     *(PYTORCH_JOB, TRAIN_JOB, TRAINING_RUNTIME, HYPERPOD_JOB, RAY_JOB, WORKLOAD),
     *(JOB_SET, POD_GROUP, VOLCANO_POD_GROUP),
     *(LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, SECRET, CSI_DRIVER, PRIORITY_CLASS),

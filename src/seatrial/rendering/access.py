@@ -33,6 +33,15 @@ _MADE_BY_OPERATOR = {Operator.TRAINJOB: [("jobset.x-k8s.io", ["jobsets"])]}
 """Objects that operators create for a job. `launch` checks that nobody else uses their names."""
 
 
+OPTIONAL_KINDS = {
+    "rayJobs": ("ray.io", "rayjobs"),
+    "tensorboard": ("apps", "deployments"),
+    "podMonitors": ("monitoring.coreos.com", "podmonitors"),
+    "serviceAccounts": ("", "serviceaccounts"),
+}
+"""What the chart can leave out of the launcher role, by the names of its values."""
+
+
 def service_account(scene: Scene) -> Manifest:
     """Return the service account of the run's pods, bound to a cloud identity."""
     identity = scene.plan.spec.cluster.identity
@@ -51,8 +60,9 @@ def launchable_operators() -> tuple[Operator, ...]:
 def launcher_rules(operators: tuple[Operator, ...] = tuple(_OPERATOR_KINDS)) -> list[Manifest]:
     """Return the permissions to launch, watch, stop and delete runs of these operators.
 
-    They exclude secrets, pods/exec, nodes and everything outside the namespace. Seatrial creates
-    pods only to read a run's volume.
+    They exclude secrets, pods/exec, nodes and everything outside the namespace. Kubernetes cannot
+    limit `create` to some names or labels, so they apply to all objects of these kinds in the
+    namespace, not only to those of runs. Seatrial creates pods only to read a run's volume.
     """
     return [rule for each in operators for rule in operator_rules(each)] + common_rules()
 
@@ -87,12 +97,28 @@ def common_rules() -> list[Manifest]:
     ]
 
 
+def required_rules() -> list[Manifest]:
+    """Return the common permissions without those that the chart can leave out."""
+    optional = set(OPTIONAL_KINDS.values())
+    made = []
+    for rule in common_rules():
+        (group,) = rule["apiGroups"]
+        kinds = [kind for kind in rule["resources"] if (group, kind) not in optional]
+        made += [rule | {"resources": kinds}] if kinds else []
+    return made
+
+
+def optional_rules() -> dict[str, list[Manifest]]:
+    """Return the permissions that the chart can leave out, by the names of its values."""
+    return {name: [_rule(group, [kind], OWN)] for name, (group, kind) in OPTIONAL_KINDS.items()}
+
+
 def observer_rules() -> list[Manifest]:
     """Return optional permissions that help to explain why a run waits."""
     return [
         _rule("", ["nodes", "persistentvolumes", "namespaces"], READ),
-        # The deployment shows if an operator is running.
-        _rule("apps", ["deployments"], READ),
+        # They show which components are running, and their versions.
+        _rule("apps", ["deployments", "daemonsets"], READ),
         _rule("storage.k8s.io", ["storageclasses", "csidrivers"], READ),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ),
         _rule("kueue.x-k8s.io", ["clusterqueues", "resourceflavors", "topologies"], READ),

@@ -87,6 +87,20 @@ def test_the_administrators_chart_installs_upgrades_and_goes(
         control_plane.get("role", "seatrial-launcher", namespace)
 
 
+def test_what_a_site_does_not_use_is_left_out_of_the_role(tmp_path: Path) -> None:
+    given = tmp_path / "values.json"
+    off = dict.fromkeys(("rayJobs", "tensorboard", "podMonitors", "serviceAccounts"), False)
+    given.write_text(json.dumps({"launcher": {"may": off}}))
+
+    def kinds(*words: str) -> set[str]:
+        text = helm("template", "seatrial", str(CHART), *words)
+        (role,) = [each for each in yaml_objects(text) if each["kind"] == "Role"]
+        return {kind for rule in role["rules"] for kind in rule["resources"]}
+
+    left_out = {"rayjobs", "deployments", "podmonitors", "serviceaccounts"}
+    assert kinds() - kinds("--values", str(given)) == left_out
+
+
 def test_a_value_that_is_not_known_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "values.json"
     wrong.write_text(json.dumps({"launcher": {"subjetcs": []}}))

@@ -47,6 +47,7 @@ HEALTHY = ClusterFacts(
         "localqueues.kueue.x-k8s.io": ("v1beta1",),
         "podmonitors.monitoring.coreos.com": ("v1",),
         "podgroups.scheduling.volcano.sh": ("v1beta1",),
+        "jobsets.jobset.x-k8s.io": ("v1alpha2",),
     },
     kubernetes="1.31",
     trainer_form="2.2",
@@ -55,6 +56,7 @@ HEALTHY = ClusterFacts(
         Controller("training-operator", "kubeflow", 1, 1),
         Controller("kubeflow-trainer-controller-manager", "kubeflow", 1, 1),
     ),
+    daemons=(Controller("nvidia-dcgm-exporter", "gpu-operator", 4, 4),),
     nodes=(NODES,),
     claims=(CLAIM,),
     classes=(StorageClassFacts("seatrial-amlfs-125", "azurelustre.csi.azure.com"),),
@@ -104,6 +106,21 @@ def but(**changes: Any) -> ClusterFacts:
 def without(*names: str) -> ClusterFacts:
     """The healthy cluster without some definitions."""
     return but(definitions={k: v for k, v in HEALTHY.definitions.items() if k not in names})
+
+
+def with_versions(**versions: str) -> ClusterFacts:
+    """The healthy cluster whose controllers have versions."""
+    names = {
+        "trainer": "kubeflow-trainer-controller-manager",
+        "kueue": "kueue-controller-manager",
+        "jobset": "jobset-controller",
+        "training": "training-operator",
+    }
+    return but(
+        controllers=tuple(
+            Controller(names[each], "system", 1, 1, found) for each, found in versions.items()
+        )
+    )
 
 
 def nodes(**changes: Any) -> ClusterFacts:
@@ -158,6 +175,18 @@ EXAMPLES: dict[str, SiteExample] = {
     SiteCode.OLD_OPERATOR: SiteExample(
         but(controllers=(Controller("training-operator", "kubeflow", 1, 1, "1.6.0"),)),
         field="cluster.operator",
+    ),
+    SiteCode.NO_COMPONENT: SiteExample(
+        without("jobsets.jobset.x-k8s.io"), ("cluster.operator=trainjob",), "cluster.operator"
+    ),
+    SiteCode.OTHER_VERSION: SiteExample(
+        but(controllers=(Controller("training-operator", "kubeflow", 1, 1, "2.0.0"),)),
+        field="cluster.operator",
+    ),
+    SiteCode.CONFLICT: SiteExample(
+        with_versions(trainer="2.1.0", kueue="0.17.3"),
+        (*IN_QUEUE, "cluster.operator=trainjob"),
+        "cluster.operator",
     ),
     SiteCode.OLD_KUBERNETES: SiteExample(but(kubernetes="1.27"), (RAW,), "cluster.profile"),
     SiteCode.NO_QUEUE: SiteExample(but(local_queues=()), IN_QUEUE, "cluster.queue"),

@@ -35,6 +35,7 @@ from tests.unit.checks.site_examples import (
     but,
     nodes,
     queue,
+    with_versions,
     without,
 )
 
@@ -184,6 +185,78 @@ def test_a_host_directory_needs_a_privileged_namespace() -> None:
     (finding,) = found(SiteCode.POD_SECURITY, closed, *directory)
     assert "the host directory /mnt/nvme" in finding.rule
     assert found(SiteCode.POD_SECURITY, closed, "cluster.fabric=none") == []
+
+
+def test_metrics_that_nobody_exports_are_a_note() -> None:
+    (finding,) = found(SiteCode.NO_COMPONENT, but(daemons=()))
+    assert finding.severity is Severity.NOTE
+    assert "DCGM" in finding.rule
+    assert "seatrial site run.yaml" in finding.fix
+    silent = "monitoring.prometheus.enabled=false"
+    assert not found(SiteCode.NO_COMPONENT, but(daemons=()), silent)
+
+
+def test_a_component_that_may_not_be_seen_is_not_called_missing() -> None:
+    unseen = frozenset({Subject.DAEMONS})
+    assert not found(SiteCode.NO_COMPONENT, but(daemons=(), unseen=unseen))
+    assert not found(SiteCode.NO_COMPONENT, but(daemons=(), only_here=unseen))
+
+
+def test_a_missing_component_is_reported_by_one_rule() -> None:
+    kinds = ("localqueues.kueue.x-k8s.io", "pytorchjobs.kubeflow.org")
+    facts = without(*kinds, "podmonitors.monitoring.coreos.com")
+    wanted = (*IN_QUEUE, "monitoring.prometheus={enabled: true, pod_monitor: {}}")
+    codes = [f.code for f in broken(facts, *wanted).again().findings]
+    assert codes.count(SiteCode.NO_QUEUE) == 1
+    assert codes.count(SiteCode.NO_KIND) == 1
+    assert SiteCode.NO_COMPONENT not in codes
+
+
+@pytest.mark.parametrize(
+    ("trainer", "kueue", "severity"),
+    [
+        ("2.1.0", "0.17.3", Severity.ERROR),
+        ("2.1.0", "0.16.9", None),
+        ("2.2.0", "0.19.2", None),
+        ("2.3.0", "0.19.2", Severity.ERROR),
+    ],
+)
+def test_kueue_and_trainer_have_to_fit(trainer: str, kueue: str, severity: Severity | None) -> None:
+    facts = with_versions(trainer=trainer, kueue=kueue)
+    said = found(SiteCode.CONFLICT, facts, "cluster.operator=trainjob", *IN_QUEUE)
+    assert [each.severity for each in said] == ([severity] if severity else [])
+    no_queue = ("cluster.operator=trainjob", "cluster.gang=none")
+    assert not found(SiteCode.CONFLICT, facts, *no_queue)
+
+
+def test_an_older_api_of_trainer_tells_its_version() -> None:
+    facts = replace(with_versions(kueue="0.18.0"), trainer_form="2.1")
+    (finding,) = found(SiteCode.CONFLICT, facts, "cluster.operator=trainjob", *IN_QUEUE)
+    assert "11931" in finding.rule
+
+
+def test_settings_that_may_have_been_changed_are_a_warning() -> None:
+    facts = with_versions(training="1.9.3", kueue="0.19.2")
+    (finding,) = found(SiteCode.CONFLICT, facts, *IN_QUEUE)
+    assert finding.severity is Severity.WARNING
+    assert "PyTorchJobs" in finding.rule
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "known"),
+    [("kueue", "0.12.0", False), ("kueue", "0.15.0", True), ("kueue", "0.20.1", False)],
+)
+def test_a_version_that_nobody_has_tried_is_a_warning(
+    name: str, version: str, *, known: bool
+) -> None:
+    said = found(SiteCode.OTHER_VERSION, with_versions(**{name: version}), *IN_QUEUE)
+    assert bool(said) is not known
+
+
+def test_an_old_operator_is_reported_once() -> None:
+    facts = with_versions(training="1.6.0")
+    assert found(SiteCode.OLD_OPERATOR, facts)
+    assert not found(SiteCode.OTHER_VERSION, facts)
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

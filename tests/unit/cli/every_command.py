@@ -25,6 +25,11 @@ CALLS: dict[str, tuple[str, ...]] = {
     "data verify": ("corpus/run.yaml",),
     "data inspect": ("corpus/run.yaml",),
     "rehearse": ("run.yaml",),
+    "site": ("run.yaml",),
+    "images list": ("run.yaml",),
+    "images save": ("run.yaml", "--tool", "nothing"),
+    "images build": ("worker-data",),
+    "images push": ("images", "--to", "registry.example.com", "--tool", "nothing"),
     "render": ("run.yaml",),
     "launch": ("run.yaml",),
     "sweep": ("run.yaml", "--plan"),
@@ -68,8 +73,8 @@ CALLS: dict[str, tuple[str, ...]] = {
 TAKES_SPEC = [name for name, words in CALLS.items() if words and words[0].endswith("run.yaml")]
 DOCUMENTS = frozenset(
     (
-        *("schema", "render", "recipes show", "catalog show", "engines settings"),
-        *("watch", "logs", "diagnose"),
+        *("schema", "site", "images list", "render", "recipes show", "catalog show"),
+        *("engines settings", "watch", "logs", "diagnose"),
     )
 )
 """Commands whose output is a document, or ends in what to do; they name no next command there."""
@@ -80,6 +85,7 @@ NEEDS_MORE = frozenset(
         *("rehearse", "checkpoints export", "checkpoints import", "engines install"),
         *("data verify", "data inspect", "checkpoints verify", "checkpoints resume-verdict"),
         *("checkpoints pin", "checkpoints copy", "checkpoints try", "sweep"),
+        *("images save", "images build", "images push"),
     )
 )
 """Commands that need a cluster, an engine, prepared data or a checkpoint, and are refused here."""

@@ -23,6 +23,8 @@ from docs.tools.page_blocks import (
     marker_before,
 )
 from docs.tools.page_parts import ROOT
+from seatrial.checks.cluster import parsing
+from seatrial.cluster.kinds import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR
 from seatrial.errors import FindingsError
 from seatrial.spec.loader import loads
 from tests.unit.rendering.scenes import every_combination
@@ -124,7 +126,8 @@ def test_data_of_the_pages_are_what_they_seem(block: Block) -> None:
     elif block.language == "toml":
         assert tomllib.loads(text)
     else:
-        assert is_spec(text) or is_values(text) or is_prometheus(text), block.place
+        known = (is_spec, is_values, is_prometheus, is_queue)
+        assert any(is_known(text) for is_known in known), block.place
 
 
 def is_spec(text: str) -> bool:
@@ -158,6 +161,21 @@ def is_values(text: str) -> bool:
 def is_prometheus(text: str) -> bool:
     """Whether a fragment is a scrape configuration; nothing more is checked of it."""
     return set(read(text)) == {"scrape_configs"}
+
+
+def is_queue(text: str) -> bool:
+    """Whether a fragment is an object of Kueue that `check --cluster` reads without a gap."""
+    found = read(text)
+    if found.get("apiVersion") != CLUSTER_QUEUE.api_version:
+        return False
+    if found["kind"] == CLUSTER_QUEUE.name:
+        queue = parsing.cluster_queue(found)
+        groups = found["spec"]["resourceGroups"]
+        covered = {name for group in groups for name in group["coveredResources"]}
+        return set(queue.quota) == covered and all(queue.quota.values())
+    if found["kind"] == LOCAL_QUEUE.name:
+        return bool(parsing.local_queue(found).cluster_queue)
+    return found["kind"] == RESOURCE_FLAVOR.name and bool(parsing.flavor(found).labels)
 
 
 def merge(old: Any, new: Any) -> Any:

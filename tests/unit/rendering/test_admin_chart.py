@@ -4,13 +4,14 @@
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from scripts.write_chart_files import FILES, IN_BASE_IMAGE, chart_files, image_locks
-from seatrial.rendering.access import launcher_rules
+from seatrial.rendering.access import OPTIONAL_KINDS, launcher_rules
 from seatrial.rendering.volumes import LOCK_CONFIG
 
 CHART = FILES.parent
@@ -29,9 +30,30 @@ def test_the_files_are_what_the_code_says() -> None:
 
 def test_the_role_of_all_operators_is_that_of_the_product() -> None:
     rules = json.loads((FILES / "launcher-rules.json").read_text())
-    assert [r for each in rules["operators"].values() for r in each] + rules[
-        "always"
-    ] == launcher_rules()
+    chosen = [*rules["operators"].values(), rules["always"], *rules["optional"].values()]
+    assert granted(rule for each in chosen for rule in each) == granted(launcher_rules())
+
+
+def granted(rules: Iterable[Any]) -> set[tuple[str, str, str]]:
+    """Every permission of some rules."""
+    return {
+        (group, kind, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_what_a_site_does_not_use_can_be_left_out_of_the_role() -> None:
+    rules = json.loads((FILES / "launcher-rules.json").read_text())
+    values = read_yaml(CHART / "values.yaml")["launcher"]["may"]
+    assert values == dict.fromkeys(rules["optional"], True)
+    always = {(group, kind) for group, kind, _ in granted(rules["always"])}
+    for name, left_out in rules["optional"].items():
+        found = {(group, kind) for group, kind, _ in granted(left_out)}
+        assert found == {OPTIONAL_KINDS[name]}
+        assert not found & always
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:

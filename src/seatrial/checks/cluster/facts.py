@@ -32,6 +32,7 @@ class Subject(StrEnum):
 
     NAMESPACES = "namespaces"
     CONTROLLERS = "deployments"
+    DAEMONS = "daemonsets"
     NODES = "nodes"
     CLAIMS = "persistentvolumeclaims"
     CLASSES = "storageclasses"
@@ -60,7 +61,7 @@ class NamespaceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A deployment that may belong to an operator."""
+    """A deployment or daemon set that may belong to a component."""
 
     name: str
     namespace: str
@@ -255,6 +256,7 @@ class ClusterFacts:
     """The Trainer release whose API fields the cluster serves; empty if unknown."""
     namespaces: tuple[NamespaceFacts, ...] = ()
     controllers: tuple[Controller, ...] = ()
+    daemons: tuple[Controller, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
     claims: tuple[ClaimFacts, ...] = ()
     classes: tuple[StorageClassFacts, ...] = ()

@@ -53,8 +53,10 @@ def namespace(item: Json) -> NamespaceFacts:
 
 
 def controller(item: Json) -> Controller:
-    wanted = item["spec"].get("replicas", 1)
-    ready = (item.get("status") or {}).get("readyReplicas") or 0
+    status = item.get("status") or {}
+    # A daemon set has no replicas: its status counts its nodes.
+    wanted = item["spec"].get("replicas", status.get("desiredNumberScheduled", 1))
+    ready = status.get("readyReplicas") or status.get("numberReady") or 0
     containers = item["spec"]["template"]["spec"].get("containers") or ()
     tags = [_VERSION.search(str(each.get("image", ""))) for each in containers]
     version = next((tag[1] for tag in tags if tag), "")

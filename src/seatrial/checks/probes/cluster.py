@@ -24,6 +24,7 @@ from seatrial.rendering.volumes import LOCK_CONFIG
 
 _KINDS: dict[Subject, ObjectKind] = {
     Subject.CONTROLLERS: kinds.DEPLOYMENT,
+    Subject.DAEMONS: kinds.DAEMON_SET,
     Subject.NODES: kinds.NODE,
     Subject.CLAIMS: kinds.VOLUME_CLAIM,
     Subject.CLASSES: kinds.STORAGE_CLASS,
@@ -144,6 +145,7 @@ def _parsed(found: dict[Subject, list[Json]]) -> dict[str, Any]:
     return {
         "namespaces": tuple(map(parsing.namespace, of(Subject.NAMESPACES))),
         "controllers": tuple(map(parsing.controller, of(Subject.CONTROLLERS))),
+        "daemons": tuple(map(parsing.controller, of(Subject.DAEMONS))),
         "nodes": parsing.nodes(of(Subject.NODES)),
         "claims": tuple(map(parsing.claim, of(Subject.CLAIMS))),
         "classes": tuple(map(parsing.storage_class, of(Subject.CLASSES))),

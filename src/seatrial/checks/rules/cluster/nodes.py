@@ -15,6 +15,7 @@ from seatrial.checks.cluster.demand import (
 )
 from seatrial.checks.cluster.facts import NodeFacts, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, static
+from seatrial.checks.rules.cluster.components import site_command
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.rendering.scheduling import profile_labels
@@ -229,7 +230,8 @@ def _offer(
         rule += f"; the maximum is {most:,.0f}"
     elif alike:
         rule += f"; they offer {', '.join(sorted(alike))}"
-    fix, by = f"Install {_plugin(resource)} on the nodes.", list[str]()
+    by = list[str]()
+    fix = f"Install {_plugin(resource)} ({site_command(situation)} prints the command)."
     if field_name == "cluster.fabric":
         other = " set cluster.resources to a resource that they offer," if alike else ""
         fix = f"{fix[:-1]},{other} or set cluster.fabric=none to test without the fabric (slow)."

@@ -5,9 +5,14 @@
 from collections.abc import Iterator
 
 from seatrial.checks.cluster.demand import cluster_of, namespace_of
-from seatrial.checks.cluster.facts import Controller, Subject
+from seatrial.checks.cluster.facts import Subject
 from seatrial.checks.facts import shown, version
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rules.cluster.components import (
+    operator_component,
+    site_command,
+    workloads_of,
+)
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.rendering.attempt import GangScheduler
 from seatrial.rendering.gang import POD_GROUPS, choose_gang, is_open
@@ -20,14 +25,6 @@ DEFINITIONS = {
     Operator.HYPERPOD: ("hyperpodpytorchjobs.sagemaker.amazonaws.com", "v1"),
 }
 """The CRD of each operator's jobs, with the version that Seatrial renders."""
-CONTROLLERS = {
-    Operator.PYTORCHJOB: ("training-operator",),
-    Operator.TRAINJOB: ("trainer-controller",),
-    Operator.HYPERPOD: ("hp-training", "hyperpod-training"),
-}
-"""Part of the name of each operator's deployment (from their manifests and charts)."""
-OLDEST = {Operator.PYTORCHJOB: (1, 8), Operator.TRAINJOB: (2, 0)}
-"""The oldest releases that the manifests are tested against (docs: cluster tests)."""
 NEEDED = (1, 29)
 """The first Kubernetes version with backoffLimitPerIndex enabled by default."""
 FIELD = "cluster.operator"
@@ -71,7 +68,7 @@ def not_served(situation: Situation) -> Iterator[Checked]:
             proposed(f"cluster.operator={others[0]}"),
         )
         return
-    fix = "Install the operator, and wait until its CRDs are established."
+    fix = f"Install the operator: {site_command(situation)} prints the command."
     if others:
         fix = f"Use cluster.operator={others[0]}, or install the operator."
     by = [f"cluster.operator={others[0]}"] if others else []
@@ -95,13 +92,14 @@ def not_running(situation: Situation) -> Iterator[Checked]:
         return
     if Subject.CONTROLLERS in facts.only_here:
         return
-    found = [each for each in facts.controllers if _runs(each, operator)]
+    component = operator_component(situation.catalog, operator)
+    found = workloads_of(component, situation)
     if not found:
         yield situation.warning(
             SiteCode.NOT_RUNNING,
             FIELD,
             f"the cluster serves {operator} jobs, but no deployment has "
-            f"{' or '.join(CONTROLLERS[operator])} in its name: no controller would run the jobs.",
+            f"{' or '.join(component.workloads)} in its name: no controller would run the jobs.",
             "Reinstall the operator, unless it runs under a different name.",
             operator,
         )
@@ -115,14 +113,6 @@ def not_running(situation: Situation) -> Iterator[Checked]:
             f"Find the reason with kubectl -n {first.namespace} describe deployment {first.name}.",
             operator,
         )
-
-
-def _runs(controller: Controller, operator: Operator) -> bool:
-    """True if a deployment belongs to an operator; HyperPod's name contains Kubeflow's name."""
-    hyperpod = any(part in controller.name for part in CONTROLLERS[Operator.HYPERPOD])
-    if operator is not Operator.HYPERPOD and hyperpod:
-        return False
-    return any(part in controller.name for part in CONTROLLERS[operator])
 
 
 def other_form(situation: Situation) -> Iterator[Checked]:
@@ -148,28 +138,10 @@ def other_form(situation: Situation) -> Iterator[Checked]:
 def _served_form(situation: Situation) -> str:
     """Return the Trainer release whose API is served, from the schema or the deployment."""
     facts = cluster_of(situation)
-    versions = [each.version for each in facts.controllers if _runs(each, Operator.TRAINJOB)]
+    trainer = operator_component(situation.catalog, Operator.TRAINJOB)
+    versions = [each.version for each in workloads_of(trainer, situation)]
     known = [str(form) for version in versions if version and (form := trainer_api(version))]
     return facts.trainer_form or next(iter(known), "")
-
-
-def old_operator(situation: Situation) -> Iterator[Checked]:
-    """Report an operator that is older than the tested versions."""
-    operator = situation.plan.machines.operator
-    oldest = OLDEST.get(operator)
-    for controller in cluster_of(situation).controllers:
-        found = version(controller.version)
-        if oldest is None or not found or not _runs(controller, operator) or found >= oldest:
-            continue
-        yield situation.warning(
-            SiteCode.OLD_OPERATOR,
-            FIELD,
-            f"{controller.namespace}/{controller.name} has version {controller.version}; the "
-            f"manifests are tested with {shown(oldest)} and newer. The operator may reject fields "
-            "that it does not support.",
-            f"Upgrade the operator to {shown(oldest)} or newer.",
-            controller.version,
-        )
 
 
 def old_kubernetes(situation: Situation) -> Iterator[Checked]:
@@ -197,7 +169,8 @@ def no_kind(situation: Situation) -> Iterator[Checked]:
             SiteCode.NO_KIND,
             "monitoring.prometheus.pod_monitor",
             f"the cluster does not serve {name} v1, but the run would create such an object.",
-            "Install the Prometheus operator, or remove pod_monitor.",
+            f"Install the Prometheus operator ({site_command(situation)} prints the command), or "
+            "remove pod_monitor.",
             name,
             proposed("monitoring.prometheus.pod_monitor=null"),
         )
@@ -245,7 +218,6 @@ RULES = (
     of_cluster(SiteCode.NOT_SERVED, look=not_served),
     of_cluster(SiteCode.NOT_RUNNING, look=not_running),
     of_cluster(SiteCode.OTHER_FORM, look=other_form),
-    of_cluster(SiteCode.OLD_OPERATOR, look=old_operator),
     of_cluster(SiteCode.OLD_KUBERNETES, look=old_kubernetes),
     of_cluster(SiteCode.NO_KIND, look=no_kind),
     of_cluster(SiteCode.NO_GANG, look=no_gang),

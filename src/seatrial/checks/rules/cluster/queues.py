@@ -21,6 +21,7 @@ from seatrial.checks.cluster.facts import (
     TopologyFacts,
 )
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rules.cluster.components import site_command
 from seatrial.codes.cluster_checks import SiteCode
 
 FIELD = "cluster.queue"
@@ -54,7 +55,7 @@ def no_queue(situation: Situation) -> Iterator[Checked]:
             SiteCode.NO_QUEUE,
             FIELD,
             "Kueue is not installed in the cluster, so the run would never be admitted.",
-            "Install Kueue, or remove the queue.",
+            f"Install Kueue ({site_command(situation)} prints the command), or remove the queue.",
             name,
             proposed("cluster.queue=null"),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from seatrial.checks.cluster.demand import cluster_of, demand_of, namespace_of, nearest
 from seatrial.checks.cluster.facts import ClaimFacts, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed
+from seatrial.checks.rules.cluster.components import site_command
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.planning.saving.run_saves import saves_of
 from seatrial.rendering.resources import capacity_bytes
@@ -167,10 +168,11 @@ def no_driver(situation: Situation) -> Iterator[Checked]:
         if situation.catalog.storage(name).csi_driver in facts.drivers
     ]
     there = ", ".join(facts.drivers) or "none"
-    fix = "Install the driver, or use an existing PVC."
+    install = f"Install the driver ({site_command(situation)} prints the command)"
+    fix = f"{install}, or use an existing PVC."
     by = list[str]()
     if others:
-        fix = f"Install the driver, use {others[0]}, or use an existing PVC."
+        fix = f"{install}, use {others[0]}, or use an existing PVC."
         by = [f"cluster.storage.tier={others[0]}"]
     yield situation.error(
         SiteCode.NO_DRIVER,
