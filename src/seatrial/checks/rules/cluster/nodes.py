@@ -303,8 +303,8 @@ def preparation(situation: Situation) -> Iterator[Checked]:
         yield situation.warning(
             SiteCode.PREPARATION,
             "cluster.cpu_nodes",
-            "no node accepts pods without GPUs: each lacks a label that they require, or has a taint "
-            "that they do not tolerate. Data preparation and TensorBoard would stay Pending.",
+            "no node accepts pods without GPUs: each lacks a label that they require, or has a "
+            "taint that they do not tolerate. Data preparation and TensorBoard would stay Pending.",
             "Compare cluster.cpu_nodes with kubectl describe nodes.",
         )
         return
