@@ -98,8 +98,19 @@ def tolerated(scene: Scene) -> list[Toleration]:
 
 def cpu_tolerations(scene: Scene) -> list[Manifest]:
     """Return the tolerations of pods that need no GPU."""
+    return [_toleration(each) for each in cpu_tolerated(scene)]
+
+
+def cpu_tolerated(scene: Scene) -> list[Toleration]:
+    """Return the profile's and the spec's tolerations of pods that need no GPU."""
     own = map(_from_spec, _cpu_nodes(scene).tolerations)
-    return [_toleration(each) for each in (*scene.profile.cpu_tolerations, *own)]
+    return [*scene.profile.cpu_tolerations, *own]
+
+
+def cpu_labels(scene: Scene) -> dict[str, str]:
+    """Return the labels that nodes for such pods must have. Their images are for x86."""
+    own = dict(_cpu_nodes(scene).node_selector)
+    return {ARCHITECTURE: "amd64"} | scene.profile.cpu_node_labels | own
 
 
 def _cpu_nodes(scene: Scene) -> CpuNodes:
@@ -127,12 +138,8 @@ def _toleration(toleration: Toleration) -> Manifest:
 
 
 def cpu_affinity(scene: Scene) -> Manifest:
-    """Keep a pod that needs no GPU off the GPU nodes, which not every cluster taints.
-
-    The images for such pods are for x86.
-    """
-    wanted = {ARCHITECTURE: "amd64"} | scene.profile.cpu_node_labels
-    wanted |= _cpu_nodes(scene).node_selector
+    """Keep a pod that needs no GPU off the GPU nodes, which not every cluster taints."""
+    wanted = cpu_labels(scene)
     terms = _having(wanted)
     label, gpu_types = scene.profile.node_type_label, list(scene.gpu_node_types)
     if label and label not in wanted and gpu_types:

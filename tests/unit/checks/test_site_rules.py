@@ -14,6 +14,7 @@ from seatrial.checks.cluster.facts import (
     ClusterQueueFacts,
     Controller,
     NamespaceFacts,
+    NodeFacts,
     QuotaFacts,
     Subject,
     Taint,
@@ -32,6 +33,7 @@ from tests.unit.checks.site_examples import (
     NODES,
     QUEUE,
     RACK,
+    RAW,
     but,
     nodes,
     queue,
@@ -257,6 +259,20 @@ def test_an_old_operator_is_reported_once() -> None:
     facts = with_versions(training="1.6.0")
     assert found(SiteCode.OLD_OPERATOR, facts)
     assert not found(SiteCode.OTHER_VERSION, facts)
+
+
+def test_data_pods_need_a_node_that_takes_pods_without_gpus() -> None:
+    small = NodeFacts(2, {"pool": "cpu"}, (Taint("pool", "cpu"),), {"cpu": 4.0, "memory": 2e11})
+    mixed = but(nodes=(NODES, small))
+    chosen = "cluster.cpu_nodes={node_selector: {pool: cpu}, tolerations: [{key: pool}]}"
+    (finding,) = found(SiteCode.PREPARATION, mixed, RAW, chosen)
+    assert finding.where.field == "cluster.preparation.cpus"
+    assert "the largest node has 4 CPUs" in finding.rule
+    smaller = "cluster.preparation={cpus: 4}"
+    assert found(SiteCode.PREPARATION, mixed, RAW, chosen, smaller) == []
+    closed = "cluster.cpu_nodes={node_selector: {pool: cpu}}"
+    (finding,) = found(SiteCode.PREPARATION, mixed, RAW, closed, smaller)
+    assert finding.where.field == "cluster.cpu_nodes"
 
 
 def test_what_others_use_of_a_quota_is_a_warning() -> None:

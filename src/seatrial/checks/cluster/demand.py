@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resources that the rendered pods of a run request."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from seatrial.catalog.profiles import Toleration
 from seatrial.checks.cluster.facts import NOTHING, ClusterFacts, NodeFacts, Taint, numbers
 from seatrial.checks.rule import Situation
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import Scene, scene_of
 from seatrial.rendering.resources import fabric_resource, training_resources
-from seatrial.rendering.scheduling import tolerated
+from seatrial.rendering.scheduling import ARCHITECTURE, cpu_labels, cpu_tolerated, tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,24 @@ def of_the_type(situation: Situation) -> list[NodeFacts]:
 
 
 def open_taints(situation: Situation, node: NodeFacts) -> list[Taint]:
-    """Return the taints on a node that the run's pods do not tolerate."""
-    matching = tolerated(demand_of(situation).scene)
+    """Return the taints on a node that the training pods do not tolerate."""
+    return _untolerated(node, tolerated(demand_of(situation).scene))
+
+
+def takes_cpu_pods(situation: Situation, node: NodeFacts) -> bool:
+    """True if a node accepts pods without GPUs, by its labels and taints."""
+    scene = demand_of(situation).scene
+    label = scene.profile.node_type_label
+    wanted = cpu_labels(scene)
+    if node.labels.get(ARCHITECTURE) is None:
+        wanted.pop(ARCHITECTURE)
+    if label not in wanted and node.labels.get(label) in scene.gpu_node_types:
+        return False
+    fits = wanted.items() <= node.labels.items()
+    return fits and not _untolerated(node, cpu_tolerated(scene))
+
+
+def _untolerated(node: NodeFacts, matching: Sequence[Toleration]) -> list[Taint]:
     return [
         taint
         for taint in node.taints

@@ -29,7 +29,6 @@ from seatrial.dataprep.output.copying import (
     read_checked,
 )
 from seatrial.dataprep.output.dataset import (
-    RECORD_FILE,
     DataFile,
     Segment,
     data_file_from,
@@ -37,7 +36,7 @@ from seatrial.dataprep.output.dataset import (
 )
 from seatrial.dataprep.output.index_file import BLOCK, LARGEST_COUNT, Lengths, write_index
 from seatrial.dataprep.output.report import VerificationReport
-from seatrial.dataprep.tasks.records import PartFile, PartRecord, record_file
+from seatrial.dataprep.tasks.records import RECORD_FILE, PartFile, PartRecord, record_file
 from seatrial.dataprep.tasks.task_list import TaskList
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where

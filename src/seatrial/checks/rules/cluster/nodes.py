@@ -12,6 +12,7 @@ from seatrial.checks.cluster.demand import (
     of_the_type,
     open_taints,
     shown,
+    takes_cpu_pods,
 )
 from seatrial.checks.cluster.facts import NodeFacts, Subject
 from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, static
@@ -299,21 +300,31 @@ def preparation(situation: Situation) -> Iterator[Checked]:
     if not any(source.prepared is None for source in sources):
         return
     wanted = {"cpu": float(pods.cpus), "memory": float(pods.memory)}
-    if any(not lacks(node.allocatable, wanted) for node in facts.nodes):
+    open_nodes = [node for node in facts.nodes if takes_cpu_pods(situation, node)]
+    if not open_nodes and situation.spec.cluster.cpu_nodes is not None and not _growth(situation):
+        yield situation.warning(
+            SiteCode.PREPARATION,
+            "cluster.cpu_nodes",
+            "no node accepts pods without GPUs: each lacks a label that they require, or has a "
+            "taint that they do not tolerate. Data preparation and TensorBoard would stay Pending.",
+            "Compare cluster.cpu_nodes with kubectl describe nodes.",
+        )
         return
-    cpus = max(node.allocatable.get("cpu", 0.0) for node in facts.nodes)
-    memory = max(node.allocatable.get("memory", 0.0) for node in facts.nodes)
+    # Without such nodes, an autoscaler or an administrator may add them: assume similar ones.
+    nodes = open_nodes or facts.nodes
+    if any(not lacks(node.allocatable, wanted) for node in nodes):
+        return
+    cpus = max(node.allocatable.get("cpu", 0.0) for node in nodes)
+    memory = max(node.allocatable.get("memory", 0.0) for node in nodes)
     on_cpus = pods.cpus > cpus
     name = "cpus" if on_cpus else "memory"
     value = int(cpus) if on_cpus else f"{int(memory) >> 30}Gi"
     asked = f"{pods.cpus:,} CPUs" if on_cpus else shown("memory", pods.memory)
     most = f"{cpus:,.0f} CPUs" if on_cpus else shown("memory", memory)
-    # An Indexed Job runs one pod with one CPU per task; only Ray pods have this size.
     yield situation.warning(
         SiteCode.PREPARATION,
         f"cluster.preparation.{name}",
-        f"a Ray pod that prepares data requests {asked}, but the largest node has {most} "
-        "allocatable.",
+        f"a pod that prepares data requests {asked}, but the largest node has {most} allocatable.",
         f"Use {value} or less.",
         pods.cpus if on_cpus else pods.memory,
         proposed(f"cluster.preparation.{name}={value}"),
