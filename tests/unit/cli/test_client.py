@@ -44,6 +44,10 @@ FUNCTIONS = {
     "engines settings": "engine_settings",
     "explain": "explain",
     "forward": "forward",
+    "images build": "build_image",
+    "images list": "list_images",
+    "images push": "push_images",
+    "images save": "save_images",
     "init": "starter",
     "launch": "launch",
     "list": "list_runs",
@@ -57,6 +61,7 @@ FUNCTIONS = {
     "report": "report",
     "run": "run_pipeline",
     "schema": "json_schema",
+    "site": "site",
     "spec upgrade": "upgrade_spec",
     "sweep": "run_variants",
     "status": "status",
@@ -71,6 +76,7 @@ OF_OPTIONS = {
     "data prepare --on": "prepare_data_on_cluster",
     "plan --what-if": "sweep_plans",
     "render --diff": "render_diff",
+    "sweep --plan": "plan_variants",
 }
 """The same for options that have their own function."""
 
