@@ -10,6 +10,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from seatrial.dataprep.inspection import Inspection, verify_at
+from seatrial.dataprep.output.tokenizer_copy import verified_copy
 from seatrial.dataprep.prepare import prepare
 from seatrial.sdk.plan import plan
 from tests.unit.dataprep.little_corpus import InlineDriver, contents, write_corpus
@@ -45,7 +46,13 @@ def test_a_preparation_into_s3_goes_on_and_leaves_nothing(
         for entry in client.list_objects_v2(Bucket=BUCKET)["Contents"]:
             data = client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
             found[entry["Key"].removeprefix("data/")] = hashlib.sha256(data).hexdigest()
-        assert found == contents(tmp_path / "out")
+        # An object store has no directories.
+        there = contents(tmp_path / "out").items()
+        assert found == {path: digest for path, digest in there if digest != "directory"}
+        copy = verified_copy(to, tmp_path / "node")
+        assert copy is not None
+        assert copy.directory == str(tmp_path / "node" / "tokenizer")
+        assert contents(tmp_path / "node" / "tokenizer") == contents(tmp_path / "out" / "tokenizer")
         assert verify_at(to) == []
         shown = Inspection.at(to, "s1-00000").document(3)
         assert shown == Inspection.at(str(tmp_path / "out"), "s1-00000").document(3)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 from seatrial.dataprep.output.dataset import DatasetRecord
 from seatrial.dataprep.output.quarantine import QUARANTINE_FILE
+from seatrial.dataprep.output.tokenizer_copy import COPY
 from seatrial.dataprep.tasks.frozen import WORK
 from seatrial.dataprep.tasks.records import RECORD_FILE
 from seatrial.dataprep.tasks.task_list import TaskList
@@ -50,6 +51,7 @@ def remove_work(store: Store, record: DatasetRecord) -> None:
         store.delete([QUARANTINE_FILE])
     store.delete(paths)
     store.sweep(WORK, everything=True)
+    store.sweep(COPY, everything=True)
     store.sweep()
 
 

@@ -54,6 +54,16 @@ def test_a_data_set_has_the_files_of_its_tokenizer_and_their_checksums(dataset: 
     assert record["settings"]["tokenizer"]["sha256"] == record["tokenizer_files"]["tokenizer.json"]
 
 
+def test_what_a_killed_preparation_left_among_the_files_is_deleted(
+    dataset: Path, tmp_path: Path
+) -> None:
+    left = dataset / "tokenizer" / ".seatrial-00000000-1-1-1~tokenizer.json"
+    left.write_bytes(b"half")
+    assert not prepare(plan(tmp_path / "run.yaml"), InlineDriver()).is_new
+    assert not left.exists()
+    assert verified_copy(str(dataset), tmp_path) is not None
+
+
 def test_a_start_verifies_the_files_and_asks_no_hub(dataset: Path, tmp_path: Path) -> None:
     given = {"SEATRIAL_DATASET": str(dataset)}
     found = tokenizer_variables(given, tmp_path)
