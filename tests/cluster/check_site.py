@@ -39,6 +39,7 @@ def make_cluster(api: Api) -> None:
     accepted(api.apply(manifest("v1", "Namespace", {"name": "kubeflow"})))
     accepted(api.apply(_operator()))
     set_status(api, _operator(), _running(1))
+    accepted(api.apply(_exporter()))
     priority = manifest("scheduling.k8s.io/v1", "PriorityClass", {"name": "training-high"})
     accepted(api.apply(priority | {"value": 1000}))
     accepted(api.apply(manifest(KUEUE, "ResourceFlavor", {"name": "h100"}, spec={})))
@@ -92,14 +93,22 @@ def _node(name: str) -> Manifest:
 
 
 def _operator() -> Manifest:
-    labels = {"app": "training-operator"}
-    pod = {"containers": [{"name": "operator", "image": "example.com/operator:1"}]}
-    spec = {
-        "replicas": 1,
+    spec = {"replicas": 1, **_pods("training-operator")}
+    return manifest("apps/v1", "Deployment", inside("kubeflow", "training-operator"), spec=spec)
+
+
+def _exporter() -> Manifest:
+    name = "nvidia-dcgm-exporter"
+    return manifest("apps/v1", "DaemonSet", inside("kubeflow", name), spec=_pods(name))
+
+
+def _pods(name: str) -> Manifest:
+    labels = {"app": name}
+    pod = {"containers": [{"name": "main", "image": f"example.com/{name}:1"}]}
+    return {
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    return manifest("apps/v1", "Deployment", inside("kubeflow", "training-operator"), spec=spec)
 
 
 def _running(ready: int) -> Manifest:

@@ -9,16 +9,28 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from docs.tools.page_blocks import blocks_of
+from docs.tools.page_parts import ROOT
 from seatrial.checks.check import Verdict
 from seatrial.codes.cluster_checks import SiteCode
 from seatrial.findings import Severity
 from seatrial.sdk.check import check
-from tests.cluster.check_site import BROKEN, Broken, make_cluster, make_namespace, overrides_in
+from tests.cluster.check_site import (
+    BROKEN,
+    KUEUE,
+    Broken,
+    make_cluster,
+    make_namespace,
+    overrides_in,
+)
 from tests.cluster.cluster import Cluster, Tier, running
+from tests.cluster.strict import verdict
 from tests.unit.checks.examples import BASE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+TENANCY = ROOT / "docs/platforms/tenancy.md"
 LEAST = 10
 """How many broken clusters there have to be."""
 _NUMBERS = count(1)
@@ -96,6 +108,18 @@ def test_a_launcher_is_told_what_it_could_not_look_at(
     assert (note.code, note.severity) == (SiteCode.UNSEEN, Severity.NOTE)
     assert "nodes" in note.rule
     assert "secrets" in note.rule
+
+
+def test_the_queues_on_the_tenancy_page_are_accepted(server: Cluster, namespace: str) -> None:
+    texts = [block.text for block in blocks_of(TENANCY) if KUEUE in block.text]
+    made = [YAML(typ="safe").load(text) for text in texts]
+    assert [each["kind"] for each in made] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]
+    for each in made:
+        each["metadata"]["name"] += "-of-the-page"
+        if "namespace" in each["metadata"]:
+            each["metadata"]["namespace"] = namespace
+        found = verdict(server.api(), each)
+        assert (found.refusal, found.warnings) == ("", ()), each
 
 
 def test_rights_that_are_missing_are_told(server: Cluster, namespace: str, spec: Path) -> None:
