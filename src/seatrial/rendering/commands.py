@@ -22,10 +22,11 @@ SUPERVISOR_MODULE = "seatrial.worker.supervisor"
 """Starts torchrun on a node and supervises its processes."""
 SUPERVISION = f"{SCRATCH}/supervisor"
 """Where a pod's processes write their heartbeats. Not needed after the pod exits."""
-FINAL_CODES = (81, 82)
+FINAL_CODES = (78, 81, 82)
 """Worker exit codes after which restarting the attempt would not help.
 
-83 is not one of them: a later start has replaced this worker (`checkpoints/stopping.py`)."""
+78 means that the image lacks what the run needs (`worker/process.py`). 83 is not one of them: a
+later start has replaced this worker (`checkpoints/stopping.py`)."""
 LEFT_OF_GRACE = 15
 """Seconds of the pod's grace period that are reserved for the supervisor."""
 PREFLIGHT_MODULE = "seatrial.worker.node.preflight"
