@@ -12,6 +12,7 @@ from seatrial.rendering.manifest import Manifest
 from seatrial.rendering.names import spec_digest
 from seatrial.rendering.render import job_manifests
 from seatrial.spec.cluster import Operator
+from seatrial.worker.process import UNSUITABLE
 from tests.conftest import resolved
 from tests.unit.rendering.scenes import FIRST, environment, job, manifests, pod_templates, scene
 
@@ -126,7 +127,7 @@ def test_a_trainjob_names_its_runtime_and_the_runtime_is_the_run() -> None:
     (final,) = replicated["template"]["spec"]["podFailurePolicy"]["rules"]
     assert final["action"] == "FailJob"
     # Not of a process that a later start has replaced: that one may be well.
-    assert final["onExitCodes"]["values"] == sorted(set(StopCode) - {StopCode.STALE})
+    assert final["onExitCodes"]["values"] == sorted({UNSUITABLE, *StopCode} - {StopCode.STALE})
     pod = replicated["template"]["spec"]["template"]["spec"]
     assert final["onExitCodes"]["containerName"] in [one["name"] for one in pod["containers"]]
     assert pod["restartPolicy"] == "Never"
