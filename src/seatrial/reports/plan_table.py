@@ -23,7 +23,7 @@ from seatrial.units import format_count
 
 CUSTOM = "custom"
 """The name of a model without a preset, which needs its size."""
-MACHINE = (name("model"), name("machine", rank=6), number("GPUs"))
+MACHINE = (name("model"), name("machine", rank=7), number("GPUs", rank=6))
 """The columns that are omitted if all plans share their value."""
 
 
