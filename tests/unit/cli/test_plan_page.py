@@ -288,7 +288,7 @@ def test_checkpoints_in_an_object_store_are_told_with_their_price(catalog: Catal
     assert said("azure-blob") == "no list price for azure-blob: add one to your own catalog"
     words = said("gcs-fuse")
     # 1030 files at $0.005 per thousand.
-    assert " a month for these checkpoints and $0.01 of write operations per save" in words
+    assert " a month for these checkpoints and $0.0052 of write operations per save" in words
     assert words.endswith("at the list price of 2026-11, us-east1")
     assert object_store_words(None, catalog) == ""
 
