@@ -62,7 +62,8 @@ def _object_name(name: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Variable = Annotated[VariableName, AfterValidator(_public_variable)]
-MountOption = Annotated[str, Field(pattern=r"^[^\s,]+$")]
+MountOption = Annotated[str, Field(pattern=r"^(-o )?[^\s,]+$")]
+"""An option of mount, or of a FUSE driver in its form `-o NAME`."""
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
