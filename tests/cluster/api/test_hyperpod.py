@@ -75,7 +75,7 @@ def _as_the_models_name_it(given: Any) -> Any:
     made = {key: _as_the_models_name_it(value) for key, value in given.items()}
     if "volumeClaimTemplate" in made:
         template = made["volumeClaimTemplate"]
-        template["volume_claim_template_spec"] = template.pop("spec")
+        template["volumeClaimTemplateSpec"] = template.pop("spec")
     return made
 
 
