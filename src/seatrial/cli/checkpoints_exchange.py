@@ -96,7 +96,7 @@ def export(
     else:
         load = f'AutoModelForCausalLM.from_pretrained("{to}")'
         try_it = seatrial_words("checkpoints", "try", to, "Once upon a time")
-        _say_lines(export_lines(exported, to), try_it if exported["tokenizer_saved"] else load)
+        _say_lines(export_lines(exported, to), try_it if exported.get("tokenizer_saved") else load)
 
 
 def _on_volume(plan: Plan, to: Path, *, compare: bool) -> list[str]:

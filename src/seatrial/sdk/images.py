@@ -32,6 +32,7 @@ from seatrial.sdk.output_files import write_new
 from seatrial.sdk.plan import Overrides, PathOrText
 from seatrial.sdk.render import render
 from seatrial.sdk.site import SiteComponents, site
+from seatrial.storage.state_files import write_state
 from seatrial.version import VERSION
 
 Tell = Callable[[str], object]
@@ -250,7 +251,7 @@ def pip_secrets(work: Path) -> list[str]:
         options.append(f"id=certificates,src={certificates}")
         lines.append("cert = /run/secrets/certificates")
     settings = work / "pip.conf"
-    settings.write_text("\n".join(["[global]", *lines]) + "\n", encoding="utf-8")
+    write_state(settings, "\n".join(["[global]", *lines]) + "\n")
     return [*options, f"id=pip,src={settings}"]
 
 

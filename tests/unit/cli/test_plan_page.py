@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.errors import UsageError
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Machines, Origin
 from seatrial.planning.planner import plan_run
@@ -43,7 +42,6 @@ from seatrial.reports.plan_text import (
     page_lines,
     say_page,
 )
-from seatrial.sdk.sweep import combinations
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import Operator
 from seatrial.spec.parallelism import Sharding
@@ -447,68 +445,6 @@ def test_a_layout_is_drawn_as_nodes(layout: Layout, nodes: int, drawn: list[str]
 def test_bars_are_filled_by_their_share() -> None:
     assert bar(0.5) == "█" * 10 + "░" * 10
     assert bar(1.7) == "█" * 20
-
-
-def test_what_if_combines_values_and_keeps_brackets_whole() -> None:
-    nodes, model = "cluster.nodes", "model"
-    assert list(combinations([f"{nodes}=1,2", f"{model}={{preset: a, size: 2}},x"])) == [
-        (f"{nodes}=1", f"{model}={{preset: a, size: 2}}"),
-        (f"{nodes}=1", f"{model}=x"),
-        (f"{nodes}=2", f"{model}={{preset: a, size: 2}}"),
-        (f"{nodes}=2", f"{model}=x"),
-    ]
-    for wrong in (nodes, f"{nodes}=", "=1", f"{nodes}=1,,2", f"{nodes}=1,2,", f"{nodes}=,1"):
-        with pytest.raises(UsageError, match="Use --what-if"):
-            list(combinations([wrong]))
-    with pytest.raises(UsageError, match="The limit is 64"):
-        list(combinations([f"{nodes}=" + ",".join(str(n) for n in range(65))]))
-
-
-@pytest.mark.parametrize(
-    ("what_if", "overrides"),
-    [
-        (["cluster.nodes=2", "cluster.nodes=4"], []),
-        (["cluster.nodes=2,4", "training.tokens=1B,2B", "cluster.nodes=8"], []),
-        (["cluster.nodes=2,4", "cluster={nodes: 8}"], []),
-        (["cluster.nodes=2,4"], ["cluster.nodes=8"]),
-        (["cluster={nodes: 2}"], ["cluster.nodes=8"]),
-    ],
-)
-def test_a_key_that_would_undo_another_is_refused(what_if: list[str], overrides: list[str]) -> None:
-    with pytest.raises(UsageError, match=r"overwrites .*cluster\.nodes"):
-        list(combinations(what_if, overrides))
-
-
-def test_a_key_may_refine_a_section_that_was_set_before() -> None:
-    (only,) = combinations(["training={tokens: 1B}", "training.seed=3"], ["cluster={nodes: 8}"])
-    assert only == ("training={tokens: 1B}", "training.seed=3")
-    assert list(combinations(["cluster.nodes=1"], ["cluster.node_type=a"])) == [
-        ("cluster.nodes=1",)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("nodes", "Did you mean cluster.nodes? A spec has: apiVersion, name, "),
-        ("cluster.node", "Did you mean cluster.nodes? "),
-        ("cluster.node", "Section cluster has: profile, "),
-        ("parallelism.tp", "Section parallelism has: tp_size, pp_size, vp_size, "),
-        ("data.sources[0].form", "Section data.sources[0] has: name, from, "),
-    ],
-)
-def test_a_key_that_is_none_is_refused_with_those_there_are(key: str, words: str) -> None:
-    with pytest.raises(UsageError, match=f"{re.escape(key)}: unknown field") as caught:
-        list(combinations([f"{key}=1,2"]))
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["cluster.nodes", "data.sources[0].weight", "engine.options.any-thing", "training"],
-)
-def test_every_field_may_be_varied(key: str) -> None:
-    assert list(combinations([f"{key}=1,2"])) == [(f"{key}=1",), (f"{key}=2",)]
 
 
 def test_the_length_names_what_it_is_made_of() -> None:

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""`seatrial sweep`: the variants of a spec are planned, launched in turn and compared."""
+"""Sweeps: the values of `plan --what-if`, and the variants that `seatrial sweep` launches."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from seatrial.runs.launch.launcher import Launched
 from seatrial.runs.ledger.host import local_run
 from seatrial.runs.status.status import Status
 from seatrial.sdk.runs import FoundRun
+from seatrial.sdk.sweep import combinations
 from seatrial.sdk.variants import plan_variants, run_variants, variants_of
 from seatrial.spec.loader import loads
 from tests.unit.cli.test_report import written
@@ -135,3 +137,65 @@ def made_up_history(_: object, found: FoundRun) -> RunHistory:
         raise UsageError("no events")
     assert found.here == local_run(Path(), found.name)
     return replace(file_history(written(Path(f"{found.name}.events.jsonl"))), name=found.name)
+
+
+def test_what_if_combines_values_and_keeps_brackets_whole() -> None:
+    nodes, model = "cluster.nodes", "model"
+    assert list(combinations([f"{nodes}=1,2", f"{model}={{preset: a, size: 2}},x"])) == [
+        (f"{nodes}=1", f"{model}={{preset: a, size: 2}}"),
+        (f"{nodes}=1", f"{model}=x"),
+        (f"{nodes}=2", f"{model}={{preset: a, size: 2}}"),
+        (f"{nodes}=2", f"{model}=x"),
+    ]
+    for wrong in (nodes, f"{nodes}=", "=1", f"{nodes}=1,,2", f"{nodes}=1,2,", f"{nodes}=,1"):
+        with pytest.raises(UsageError, match="Use --what-if"):
+            list(combinations([wrong]))
+    with pytest.raises(UsageError, match="The limit is 64"):
+        list(combinations([f"{nodes}=" + ",".join(str(n) for n in range(65))]))
+
+
+@pytest.mark.parametrize(
+    ("what_if", "overrides"),
+    [
+        (["cluster.nodes=2", "cluster.nodes=4"], []),
+        (["cluster.nodes=2,4", "training.tokens=1B,2B", "cluster.nodes=8"], []),
+        (["cluster.nodes=2,4", "cluster={nodes: 8}"], []),
+        (["cluster.nodes=2,4"], ["cluster.nodes=8"]),
+        (["cluster={nodes: 2}"], ["cluster.nodes=8"]),
+    ],
+)
+def test_a_key_that_would_undo_another_is_refused(what_if: list[str], overrides: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"overwrites .*cluster\.nodes"):
+        list(combinations(what_if, overrides))
+
+
+def test_a_key_may_refine_a_section_that_was_set_before() -> None:
+    (only,) = combinations(["training={tokens: 1B}", "training.seed=3"], ["cluster={nodes: 8}"])
+    assert only == ("training={tokens: 1B}", "training.seed=3")
+    assert list(combinations(["cluster.nodes=1"], ["cluster.node_type=a"])) == [
+        ("cluster.nodes=1",)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("nodes", "Did you mean cluster.nodes? A spec has: apiVersion, name, "),
+        ("cluster.node", "Did you mean cluster.nodes? "),
+        ("cluster.node", "Section cluster has: profile, "),
+        ("parallelism.tp", "Section parallelism has: tp_size, pp_size, vp_size, "),
+        ("data.sources[0].form", "Section data.sources[0] has: name, from, "),
+    ],
+)
+def test_a_key_that_is_none_is_refused_with_those_there_are(key: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"{re.escape(key)}: unknown field") as caught:
+        list(combinations([f"{key}=1,2"]))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["cluster.nodes", "data.sources[0].weight", "engine.options.any-thing", "training"],
+)
+def test_every_field_may_be_varied(key: str) -> None:
+    assert list(combinations([f"{key}=1,2"])) == [(f"{key}=1",), (f"{key}=2",)]

@@ -75,6 +75,7 @@ PARTS = {
     "monitoring": "this changes where metrics are sent: {changes}",
     "engine": "this changes the engine options: {changes}",
     "engine.name": "this uses a different engine: {changes}",
+    "variants": "this changes the variants that seatrial sweep launches: {changes}",
     "name": "this renames the run and its checkpoints: {changes}",
     "description": "this changes the description: {changes}",
     "apiVersion": "the file is read as a different version of the spec format: {changes}",
