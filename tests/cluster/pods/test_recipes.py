@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipes for clusters, in real pods of a node that pretends to have their devices.
 
-Objects are those that Seatrial renders, with three changes: a local image, smaller requests of
-processors and memory, and one volume of this host instead of the storage class's. The node
+Objects are those that Seatrial renders, with these changes: a local image, smaller requests of
+processors and memory, one volume of this host instead of the storage class's, empty directories for
+those that only a GPU node has, and a fabric's daemon that only sleeps. The node
 advertises what the pods ask for, has the labels that they select and the taint of GPU pools. It has
 no device files, so the preflight check must refuse it: that is the end of what can run here.
 """
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,8 +85,16 @@ def small(manifest: Manifest, image: str) -> Manifest:
     made: Manifest = json.loads(json.dumps(manifest))
     for template in templates(made):
         spec = template["spec"]
+        for volume in spec.get("volumes", ()):
+            if not Path(volume.get("hostPath", {}).get("path", "/")).exists():
+                del volume["hostPath"]
+                volume["emptyDir"] = {}
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             container["image"], container["imagePullPolicy"] = image, "Never"
+            if container.get("restartPolicy") == "Always":
+                # The fabric's daemon, whose program is in Google's image only.
+                container["command"], container["args"] = ["sleep", "infinity"], []
+                container.pop("startupProbe", None)
             for kind in container.get("resources", {}).values():
                 kind.update({key: SMALL[key] for key in OWN if key in kind})
     return made
