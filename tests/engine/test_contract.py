@@ -18,6 +18,7 @@ from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import known_options
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS, production_arguments
 from seatrial.spec.loader import loads
+from seatrial.worker.process import UNSUITABLE
 from tests.conftest import MEGATRON, plan_spec
 from tests.engine.conftest import Figure
 
@@ -245,13 +246,16 @@ print([asked, vars(gpt.pin_tokenizer(told, "abc"))])
 
 def test_an_image_without_transformer_engine_says_what_to_do() -> None:
     script = """
+import io, sys
 from seatrial.worker.megatron import run
+sys.stderr = io.StringIO()
 try:
     run.main(["--bf16"])
 except SystemExit as end:
-    print(end.code)
+    print(sys.stderr.getvalue().strip(), end.code)
 """
     said = in_worker(script)
+    assert said.endswith(str(UNSUITABLE))
     assert "does not include Transformer Engine" in said
     assert "engine.options.transformer-impl=local" in said
 

@@ -169,9 +169,9 @@ def build_datasets(sizes: list[int], vp_stage: int | None = None) -> Any:
 
 def pin_tokenizer(engine_args: Namespace, revision: str, copy: str = "") -> Namespace:
     """Use the data set's copy of the tokenizer, or else a copy of the pinned revision, if any."""
-    named = engine_args.tokenizer_model
-    if named is None or not (revision or copy):
+    if not (revision or copy) or engine_args.tokenizer_model is None:
         return engine_args
+    named = engine_args.tokenizer_model
     if copy:
         # The checkpoints' records contain the name in the spec: the copy may move.
         found = {"tokenizer_model": copied_path(copy, named), SPEC_TOKENIZER: named}
