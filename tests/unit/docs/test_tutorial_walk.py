@@ -86,6 +86,7 @@ def test_progress_is_no_part_of_what_is_shown() -> None:
         "  listing the inputs",
         "  preparing; corpus 0%, 0 B/s",
         "  kill: resumed, step 12 of 20",
+        "  kill: resumed, step 12 of 20, about 2.8 s left",
     )
     printed = "\n".join((*said, "done  ", "", ""))
     assert without_progress(printed) == "done\n"
