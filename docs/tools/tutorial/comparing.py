@@ -121,7 +121,10 @@ KINDS: dict[str, tuple[str, Callable[[str, str], bool]]] = {
 KIND = re.compile(
     "|".join(f"(?P<{name}>{look})" for name, (look, _) in KINDS.items()), re.MULTILINE
 )
-PROGRESS = re.compile(r"^  (?:listing the inputs|[\w ]+[:;] .*(?:step \d+ of \d+(?:, about .* left)?|\d+%.*))$")
+PROGRESS = re.compile(
+    r"^  (?:listing the inputs"
+    r"|[\w ]+[:;] .*(?:step \d+ of \d+(?:, about .* left)?|\d+%.*))$"
+)
 """What commands say off a terminal while they work, now and then."""
 
 
