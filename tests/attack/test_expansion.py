@@ -375,7 +375,8 @@ def text_fields() -> set[str]:
     return {
         ".".join(path)
         for path, known in all_fields().items()
-        if known.section is None and holds_text(known.info.annotation)
+        # Overrides of variants reach no pod.
+        if known.section is None and path != ("variants",) and holds_text(known.info.annotation)
     }
 
 

@@ -204,6 +204,9 @@ def _same(path: str, meant: Any, found: Any) -> bool:
 
 def _fold(value: Any) -> str:
     """A value without its type and, for a word, without its case and the sign between words."""
+    if isinstance(value, float) and value.is_integer():
+        # 0 and 0.0 are the same number.
+        value = int(value)
     text = str(_pair(value))
     return text if "/" in text else text.lower().replace("_", "-")
 
