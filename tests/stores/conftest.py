@@ -112,10 +112,11 @@ def server(
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite_connection(running.through))
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.through)
     _hurry(monkeypatch)
+    # Other tests leave file systems of servers that have ended.
+    _forget_all()
     yield running
     running.faults.clear()
-    for kind in {id(kind): kind for kind in KINDS.values()}.values():
-        _forget(kind.package, kind.file_system)
+    _forget_all()
 
 
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,8 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "sleep", shorter)
 
 
-def _forget(package: str, name: str) -> None:
+def _forget_all() -> None:
     """Drop the file systems that fsspec keeps, and with them the address of a proxy."""
-    module = __import__(package, fromlist=[name])
-    getattr(module, name).clear_instance_cache()
+    for kind in {id(kind): kind for kind in KINDS.values()}.values():
+        module = __import__(kind.package, fromlist=[kind.file_system])
+        getattr(module, kind.file_system).clear_instance_cache()
