@@ -167,23 +167,22 @@ def report(
     if output is not None:
         refuse_other_file(Path(output))
     given = [runs] if isinstance(runs, str) else list(runs)
-    return write_report([history(run, place) for run in given], output, given)
-
-
-def write_report(
-    histories: Sequence[RunHistory], output: PathOrText | None, labels: Sequence[str]
-) -> Report:
-    """Write the report of histories, of which those with the same name get their label."""
+    histories = [history(run, place) for run in given]
     names = [each.name for each in histories]
-    chapters = tuple(
-        read_chapter(each, label if names.count(each.name) > 1 else "")
-        for each, label in zip(histories, labels, strict=True)
-    )
+    # Runs with the same name are labelled with the argument that named them.
+    chapters = [
+        read_chapter(each, run if names.count(each.name) > 1 else "")
+        for each, run in zip(histories, given, strict=True)
+    ]
     usual = f"{'-'.join(chapter.name.replace(' ', '-') for chapter in chapters)}-report.html"
-    target = Path(output or usual)
+    return write_report(chapters, Path(output or usual))
+
+
+def write_report(chapters: Sequence[Chapter], target: Path) -> Report:
+    """Write the page of runs that are already read."""
     refuse_other_file(target)
     write_new(target, report_page(chapters), force=True)
-    return Report(target, chapters)
+    return Report(target, tuple(chapters))
 
 
 def refuse_other_file(path: Path) -> None:

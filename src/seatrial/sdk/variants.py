@@ -3,13 +3,12 @@
 """The variants of a spec: plan them side by side, or launch them in turn and compare them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.catalog.catalog import default_catalog
-from seatrial.errors import FindingsError, SeatrialError, UsageError
+from seatrial.errors import FindingsError, UsageError
 from seatrial.findings import Finding
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import PlannedRun
@@ -21,7 +20,7 @@ from seatrial.runs.history.locate import cluster_history
 from seatrial.runs.ledger.host import local_run
 from seatrial.runs.namespace import Tell
 from seatrial.runs.status.status import Status
-from seatrial.sdk.history import Report, refuse_other_file, write_report
+from seatrial.sdk.history import refuse_other_file, write_report
 from seatrial.sdk.plan import Overrides, PathOrText, load_plan, override_texts
 from seatrial.sdk.runs import FoundRun, launch
 from seatrial.sdk.sweep import Sweep, plan_variant, planned_run
@@ -45,8 +44,16 @@ class VariantRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers for `--json`."""
-        numbers = self.chapter.to_dict() if self.chapter is not None else {}
-        return {"variant": self.variant, "state": self.status.state, **numbers}
+        named = {"variant": self.variant, "state": self.status.state}
+        if self.chapter is None:
+            return named
+        forecast = self.chapter.history.forecast
+        planned = {
+            "memory": self.chapter.snapshot.memory,
+            "planned_step_seconds": forecast.time.total if forecast else None,
+            "planned_memory": forecast.memory.fullest.total if forecast else None,
+        }
+        return named | self.chapter.to_dict() | planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +144,18 @@ def run_variants(
         )
         found = _found(file, plans[name].plan, kubeconfig, context, tell)
         ended[name] = found.wait(None, saw or (lambda _: None))
-    page = _report(file, plans, target, lambda plan: _found(file, plan, kubeconfig, context, tell))
-    chapters = {chapter.name: chapter for chapter in page.chapters} if page else {}
     runs = [
-        VariantRun(name, run.plan, ended[name], chapters.get(run.plan.spec.name))
+        VariantRun(
+            name,
+            run.plan,
+            ended[name],
+            _chapter(run, _found(file, run.plan, kubeconfig, context, tell)),
+        )
         for name, run in plans.items()
     ]
-    return SweepRuns(tuple(runs), page.page if page else None)
+    chapters = [run.chapter for run in runs if run.chapter is not None]
+    page = write_report(chapters, target).page if chapters else None
+    return SweepRuns(tuple(runs), page)
 
 
 def _plans(file: Path, variants: Mapping[str, Sequence[str]]) -> dict[str, PlannedRun]:
@@ -172,23 +184,13 @@ def _found(file: Path, plan: Plan, kubeconfig: str, context: str, tell: Tell | N
     return FoundRun(name, None, plan.spec.cluster.namespace, kubeconfig, context, told)
 
 
-def _report(
-    file: Path,
-    plans: Mapping[str, PlannedRun],
-    target: Path,
-    found: Callable[[Plan], FoundRun],
-) -> Report | None:
-    """Write the report of the variants that recorded an event. None if there is none."""
-    histories: list[RunHistory] = []
-    for run in plans.values():
-        with suppress(SeatrialError):
-            history = _history(run, found(run.plan))
-            # A variant that failed before its first event has nothing to compare.
-            read_chapter(history)
-            histories.append(history)
-    if not histories:
+def _chapter(run: PlannedRun, found: FoundRun) -> Chapter | None:
+    """Read what a variant recorded. None if it failed before its first event."""
+    history = _history(run, found)
+    try:
+        return read_chapter(history)
+    except UsageError:
         return None
-    return write_report(histories, target, [history.name for history in histories])
 
 
 def _history(run: PlannedRun, found: FoundRun) -> RunHistory:
