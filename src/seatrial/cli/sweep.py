@@ -72,12 +72,7 @@ def command(
     """
     given = tuple(overrides or ())
     if only_plan:
-        sweep = plan_variants(file, given)
-        if as_json:
-            say_json([compared_data(variant, sweep.headers) for variant in sweep.variants])
-            return
-        say_plans(sweep.variants, sweep.headers)
-        say_following(seatrial_words("sweep", file, *given))
+        _plan(file, given, as_json=as_json)
         return
     again = shlex.join(["seatrial", "sweep", str(file), *given])
     with on_interrupt(f"The variant that was launched last keeps running. To continue: {again}"):
@@ -107,6 +102,20 @@ def command(
             say_following(f"open {done.page} in a browser", "next    ")
     if failed:
         raise typer.Exit(ExitCode.RUN_FAILED)
+
+
+def _plan(file: Path, given: Sequence[str], *, as_json: bool) -> None:
+    """Compare the plans of the variants. A variant without a plan is an error."""
+    sweep = plan_variants(file, given)
+    refused = any(variant.refusal for variant in sweep.variants)
+    if as_json:
+        say_json([compared_data(variant, sweep.headers) for variant in sweep.variants])
+    else:
+        say_plans(sweep.variants, sweep.headers)
+        again = seatrial_words("sweep", file, *given)
+        say_following("fix the variants without a plan in the spec" if refused else again)
+    if refused:
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _announce(variant: str, number: int, total: int) -> None:

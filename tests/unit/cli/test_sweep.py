@@ -76,6 +76,14 @@ def test_the_recipe_compares_six_layouts(spec: Path) -> None:
     assert (layouts["context"].cp_size, layouts["pipeline"].pp_size) == (2, 2)
 
 
+def test_a_variant_without_a_plan_is_an_error(spec: Path) -> None:
+    spec.write_text(SPEC.replace("tensor: [parallelism.tp_size=2]", "odd: [parallelism.pp_size=2]"))
+    done = CliRunner().invoke(app, ["run.yaml", "--plan"])
+    assert done.exit_code == ExitCode.FINDINGS
+    assert "no plan  odd: 5 layers are not divisible by pp_size 2." in done.output
+    assert "next  fix the variants without a plan" in done.output
+
+
 def test_a_spec_without_variants_is_refused_with_an_example(spec: Path) -> None:
     spec.write_text(SPEC.partition("variants:")[0])
     with pytest.raises(UsageError, match="has no variants") as refused:
