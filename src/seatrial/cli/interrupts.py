@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Ctrl-C leaves behind: long commands say what is kept and how to continue."""
 
+import _thread
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,13 @@ from seatrial.reports.terminal import say_error
 
 _received: list[int] = []
 """Grows with every Ctrl-C."""
+_reported: list[bool] = []
+"""Not empty once the command has said that it stops."""
 
 
 def count_interrupts() -> list[int]:
     """Return a list that grows with every Ctrl-C. An ignored SIGINT stays ignored."""
+    _reported.clear()
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         before = handler
@@ -39,6 +43,21 @@ def raise_lost_interrupt() -> None:
         raise KeyboardInterrupt
 
 
+def say_stopped(kept: str = "") -> None:
+    """Say that the command stops. From here on, a Ctrl-C that was lost is not raised again."""
+    _reported.append(True)
+    say_error(f"\nStopped. {kept}".rstrip())
+
+
+def raise_unless_reported() -> None:
+    """Interrupt the main thread, unless the command has already said that it stops.
+
+    An interrupt during the exit would replace the exit code.
+    """
+    if not _reported:
+        _thread.interrupt_main()
+
+
 @contextmanager
 def on_interrupt(kept: str | Callable[[], str]) -> Iterator[None]:
     """Print what an interrupted command keeps and how to continue, and exit with 130.
@@ -48,5 +67,5 @@ def on_interrupt(kept: str | Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say_error(f"\nStopped. {kept() if callable(kept) else kept}")
+        say_stopped(kept() if callable(kept) else kept)
         raise typer.Exit(ExitCode.INTERRUPTED) from None

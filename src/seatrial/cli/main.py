@@ -19,7 +19,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.cli.interrupts import count_interrupts
+from seatrial.cli.interrupts import count_interrupts, raise_unless_reported, say_stopped
 from seatrial.cli.options import examples
 from seatrial.errors import (
     ExitCode,
@@ -169,7 +169,7 @@ def _report_interrupt() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
-        say_error("\nStopped.")
+        say_stopped()
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
@@ -266,7 +266,7 @@ def main() -> NoReturn:
         sys.exit(_started())
     except KeyboardInterrupt:
         # Ctrl-C before the command started, or while its result was printed.
-        say_error("\nStopped.")
+        say_stopped()
         sys.exit(ExitCode.INTERRUPTED)
 
 
@@ -305,7 +305,7 @@ def _pass_interrupt_on(lost: Any) -> None:
 
 def _interrupt_soon() -> None:
     time.sleep(0.02)
-    _thread.interrupt_main()
+    raise_unless_reported()
 
 
 def _run(interrupts: list[int]) -> int:
@@ -325,7 +325,7 @@ def _run(interrupts: list[int]) -> int:
         except Exception as error:
             # Pydantic replaces a Ctrl-C with its own error while it builds a model.
             if interrupts:
-                say_error("\nStopped.")
+                say_stopped()
                 return ExitCode.INTERRUPTED
             problem = host_problem(error)
             if problem:

@@ -266,6 +266,37 @@ def test_ctrl_c_that_a_library_swallows_is_raised_at_the_next_progress(
         interrupts.raise_lost_interrupt()
 
 
+def test_ctrl_c_that_was_lost_does_not_interrupt_the_exit() -> None:
+    """It is raised again a moment later, and the command may stop for another reason before."""
+    script = """
+import time, weakref
+from seatrial.cli import interrupts, main
+
+class Thing: pass
+
+def lost(_):
+    raise KeyboardInterrupt
+
+def run(received):
+    thing = Thing()
+    watched = weakref.ref(thing, lost)
+    del thing
+    raise KeyboardInterrupt
+
+main._run = run
+interrupts.say_error = lambda text: (print(text), time.sleep(0.2))
+main.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "\nStopped.\n", "")
+
+
 def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     process = subprocess.Popen(
