@@ -19,7 +19,8 @@ from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import LoadedSpec
-from seatrial.spec.model import Activation, Architecture, MixtureOfExperts
+from seatrial.spec.model import Activation, Architecture
+from seatrial.spec.model_parts import MixtureOfExperts
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node

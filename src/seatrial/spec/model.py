@@ -8,20 +8,19 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.codes.spec import SpecCode
-from seatrial.spec.base import SpecModel, broken, require_one_of
+from seatrial.spec.base import SpecModel, added_later, broken, require_one_of
+from seatrial.spec.model_parts import (
+    MOST_PARTS,
+    WIDEST,
+    AttentionWindow,
+    Entries,
+    LatentAttention,
+    MixtureOfExperts,
+    Parts,
+    RopeScaling,
+    Width,
+)
 from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
-
-# Far larger than any model, but small enough for loops over layers, heads or experts.
-MOST_PARTS = 10_000
-"""Maximum number of layers, heads or experts in a model."""
-WIDEST = 10_000_000
-"""Maximum width of a matrix."""
-LONGEST = 1_000_000_000
-"""Maximum number of vocabulary entries, or of positions in a sequence."""
-
-Parts = Annotated[int, Field(strict=True, gt=0, le=MOST_PARTS)]
-Width = Annotated[int, Field(strict=True, gt=0, le=WIDEST)]
-Entries = Annotated[int, Field(strict=True, gt=0, le=LONGEST)]
 
 
 class Family(StrEnum):
@@ -64,34 +63,15 @@ class Activation(StrEnum):
     """Up projection, GELU, down projection."""
     SWIGLU = "swiglu"
     """Two up projections, one gating the other through SiLU, and a down projection."""
+    CLAMPED_SWIGLU = "clamped-swiglu"
+    """SwiGLU of gpt-oss: inputs limited to 7, sigmoid scaled by 1.702, 1 added to the other."""
+    SQUARED_RELU = "squared-relu"
+    """Up projection, square of ReLU, down projection (Nemotron-4)."""
 
-
-class MixtureOfExperts(SpecModel):
-    """The experts that replace the feed-forward block of a layer."""
-
-    experts: Parts
-    """Routed experts per layer."""
-    top_k: Parts
-    """Routed experts per token."""
-    expert_ffn_hidden_size: Width
-    """Hidden size of one routed expert."""
-    shared_expert_ffn_hidden_size: Annotated[int, Field(strict=True, ge=0, le=WIDEST)] = 0
-    """Hidden size of the shared expert, which processes every token; 0 for none."""
-    dense_layers: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTS)] = 0
-    """Number of leading layers with a dense feed-forward block; less than `layers`."""
-    aux_loss_coefficient: NonNegativeFloat = 0.01
-    """Weight of the load-balancing loss."""
-
-    @field_validator("top_k")
-    @classmethod
-    def _not_above_experts(cls, top_k: int, info: ValidationInfo) -> int:
-        experts = info.data.get("experts")
-        if experts is not None and top_k > experts:
-            raise broken(
-                f"a token cannot be routed to {top_k} of {experts} experts.",
-                f"Use at most {experts}.",
-            )
-        return top_k
+    @property
+    def gated(self) -> bool:
+        """True if there are two up projections."""
+        return self in (Activation.SWIGLU, Activation.CLAMPED_SWIGLU)
 
 
 _FAMILY_PARTS: dict[Family, dict[str, Any]] = {
@@ -170,6 +150,26 @@ class Architecture(SpecModel):
     """True if the output projection shares the input embedding; defaults to the family's."""
     moe: MixtureOfExperts | None = None
     """Mixture of experts; not set for a dense model."""
+    norm_epsilon: PositiveFloat = added_later(1e-5)
+    """Constant that a norm adds to the variance."""
+    norm_centered_at_one: Flag = added_later(False)
+    """True if norms store their weight minus 1 (Nemotron-4)."""
+    rope_scaling: RopeScaling | None = added_later()
+    """Change of the rotary frequencies for longer sequences."""
+    rotary_fraction: Annotated[float, Field(gt=0, le=1)] = added_later(1.0)
+    """Share of each head that is rotated."""
+    no_rope_every: Parts | None = added_later()
+    """Every how many layers attention has no rotary positions; not set for none."""
+    window: AttentionWindow | None = added_later()
+    """Sliding-window attention."""
+    attention_sinks: Flag = added_later(False)
+    """True if each head has a learned logit that takes attention from all tokens (gpt-oss)."""
+    latent_attention: LatentAttention | None = added_later()
+    """Multi-latent attention (DeepSeek, Kimi-K2) instead of `kv_heads` and `head_dim`."""
+    mtp_layers: Annotated[int, Field(strict=True, ge=0, le=MOST_PARTS)] = added_later(0)
+    """Layers for multi-token prediction, each of which predicts one token further ahead."""
+    mtp_loss_coefficient: NonNegativeFloat = added_later(0.1)
+    """Weight of the loss of multi-token prediction."""
 
     @model_validator(mode="before")
     @classmethod
@@ -188,6 +188,9 @@ class Architecture(SpecModel):
         filled.setdefault("ffn_hidden_size", 4 * hidden or 1)
         if not hidden or not heads:
             filled.setdefault("head_dim", 1)
+        elif isinstance(latent := filled.get("latent_attention"), dict):
+            parts = (_size(latent.get(part), WIDEST) for part in ("qk_head_dim", "rope_head_dim"))
+            filled.setdefault("head_dim", sum(parts) or 1)
         else:
             filled.setdefault("head_dim", 0 if hidden % heads else hidden // heads)
         return filled
@@ -235,6 +238,41 @@ class Architecture(SpecModel):
                 inside=("dense_layers",),
             )
         return moe
+
+    @field_validator("rotary_fraction", "no_rope_every", "rope_scaling")
+    @classmethod
+    def _needs_rotary_positions[T](cls, value: T, info: ValidationInfo) -> T:
+        positions = info.data.get("positions")
+        default = cls.model_fields[info.field_name or ""].default
+        if value != default and positions not in (None, Positions.ROPE):
+            raise broken(
+                f"it changes rotary positions, but positions is {positions}.",
+                "Remove it, or set positions: rope.",
+            )
+        return value
+
+    @field_validator("latent_attention")
+    @classmethod
+    def _fits_latent_attention(
+        cls, latent: LatentAttention | None, info: ValidationInfo
+    ) -> LatentAttention | None:
+        if latent is None:
+            return None
+        # The latent vectors have their own norms; keys and values of all heads are computed.
+        unfit = {
+            "kv_heads": info.data.get("kv_heads") != info.data.get("heads"),
+            "qk_norm": info.data.get("qk_norm"),
+            "qkv_bias": info.data.get("qkv_bias"),
+            "linear_bias": info.data.get("linear_bias"),
+            "rotary_fraction": info.data.get("rotary_fraction") != 1,
+            "positions": info.data.get("positions") is not Positions.ROPE,
+        }
+        for name in (name for name, wrong in unfit.items() if wrong and name in info.data):
+            raise broken(
+                f"latent attention does not support {name}: {info.data[name]}.",
+                f"Remove {name}, or remove latent_attention.",
+            )
+        return latent
 
     @property
     def is_moe(self) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from seatrial.catalog.catalog import ENTRY_TYPES, Catalog, Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.models import ModelPreset
-from seatrial.spec.model import Architecture, MixtureOfExperts
+from seatrial.spec.model import Architecture
+from seatrial.spec.model_parts import MixtureOfExperts
 
 ALL = [(kind, name) for kind in Kind for name in Catalog().names(kind)]
 
