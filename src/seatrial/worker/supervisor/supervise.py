@@ -255,9 +255,13 @@ class Supervisor:
         orphans.reap()
         agent.drain()
         self._take_signs(life)
+        beats = read_beats(self._task.directory)
+        life.is_counted = life.seen_at_failure is not None and not any(
+            beat.resumed >= 0 and beat.process not in life.seen_at_failure for beat in beats
+        )
         if self._asked:
             self._report_asked(life)
-        elif code != 0 and not life.failures:
+        elif code != 0 and not life.is_counted:
             self._reports.agent_ended(code, life.step)
         return life
 
@@ -323,7 +327,7 @@ class Supervisor:
         self._given_up = failure.code in FINAL_CODES
         rank = first + failure.local_rank
         self._reports.died(failure, rank, life.step, is_final=self._given_up)
-        life.counted_at = len(life.begun)
+        life.seen_at_failure = {beat.process for beat in read_beats(self._task.directory)}
         if self._given_up or not self._may_restart():
             life.agent.kill()
 
@@ -365,19 +369,17 @@ class _Life:
     """The agent's exit code after it has exited."""
     failures: list[Failure] = field(default_factory=list)
     """Processes that failed."""
-    counted_at: int = -1
-    """Number of processes in training when the last failure was counted."""
+    seen_at_failure: set[int] | None = None
+    """Processes that had sent a heartbeat when the last failure was counted."""
+    is_counted: bool = False
+    """True if the agent exited because of a failure that was already counted: no process has
+    started to train since."""
     begun: set[int] = field(default_factory=set)
     """Processes that have started to train."""
     met: bool = False
     """True if the rendezvous completed. The agent starts processes only after that."""
     closing: dict[int, float] = field(default_factory=dict)
     """Processes to which the agent sent a closing signal, with their deadlines."""
-
-    @property
-    def is_counted(self) -> bool:
-        """True if the agent exited because of a failure that was already counted."""
-        return self.counted_at == len(self.begun)
 
     def overdue(self, now: float) -> list[int]:
         """Return the processes past their deadline. Processes that have exited are dropped."""

@@ -145,6 +145,18 @@ def test_nothing_outlives_an_agent_that_is_killed(start: Start) -> None:
     assert finding.values["value"] == "-9"
 
 
+def test_an_agent_that_is_killed_after_it_replaced_a_rank_is_reported(start: Start) -> None:
+    node = start()
+    before = {beat.process for beat in node.trains()}
+    os.kill(min(before), signal.SIGKILL)
+    node.until(lambda: not before & {beat.process for beat in node.beats()})
+    node.trains()
+    agent = node.agent()
+    os.kill(agent, signal.SIGKILL)
+    node.until(lambda: len(node.findings(SupervisorCode.AGENT)) == 1)
+    assert len(node.findings(SupervisorCode.DIED)) == 1
+
+
 def test_nothing_outlives_the_supervisor_but_what_others_end(start: Start) -> None:
     node = start()
     before = [beat.process for beat in node.trains()]
