@@ -147,6 +147,7 @@ class MegatronEngine(Engine):
     data_format = DataFormat.INDEXED
     takes_hub_weights = True
     is_version_bound = True
+    takes_strong_weights = True
     has_resume_checks = True
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON",
