@@ -2,17 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reshard drill finds wrong gradients and wrong masks that were planted in a layout."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.engine_process.process import Training, TrainingOutcome, worker_python
+from seatrial.engine_process.process import _environment as drill_environment
+from seatrial.rehearsal import drills
 from seatrial.rehearsal.drills import DrillName, Rehearsal, Result
 from seatrial.rehearsal.twin import Twin, TwinData, twins
-from tests.conftest import loaded, plan_spec
+from tests.conftest import MEGATRON, loaded, plan_spec
 from tests.engine.conftest import Figure
+from tests.faults.warm import Warm
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+PASSED = ("SEATRIAL_DRILL_FAULT", "SEATRIAL_DRILL_WEIGHTS", "SEATRIAL_DRILL_EXPERTS")
 
 LLAMA = "model.preset=llama3-8b"
 GPT = "model.preset=gpt3-125m"
@@ -57,6 +64,31 @@ def twin_of(model: str, axis: str) -> Twin:
     )
     (twin,) = twins(spec, plan_spec(spec, Catalog()), Catalog(), TwinData())
     return twin
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Warm]:
+    """The engine, loaded once for all trainings here."""
+    warm = Warm(worker_python(MEGATRON), "tests.engine.warm_worker")
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(autouse=True)
+def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drills start the engine as forks, except in the test that every run of CI makes."""
+    if request.node.get_closest_marker("slow") is None:
+        return
+    warm: Warm = request.getfixturevalue("engine")
+
+    def start(training: Training, *rest: object) -> TrainingOutcome:
+        words = MEGATRON.command_line(training.arguments)
+        variables = {k: v for k, v in drill_environment(training).items() if k in PASSED}
+        for name in PASSED:
+            variables.setdefault(name, "")
+        return warm.begin(training.log, words, variables, training.processes)
+
+    monkeypatch.setattr(drills, "train", start)
 
 
 def reshard(directory: Path, twin: Twin, bug: str = "") -> Result:

@@ -79,7 +79,8 @@ def _no_causal_mask() -> None:
     original = layers.ContextParallelAttention.forward
 
     def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
-        seen = None if mask is None else torch.zeros_like(mask)
+        hides = mask is not None and self.cp_group.size() == 1
+        seen = mask if hides or mask is None else torch.zeros_like(mask)
         return original(self, query, key, value, seen, **kwargs)
 
     def seeing_rows(length: int, cp_size: int, rank: int) -> torch.Tensor:
