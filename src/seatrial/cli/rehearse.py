@@ -18,10 +18,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import Announce, DrillName, Result
-from seatrial.rehearsal.rehearse import (
-    KEPT,
-    NOT_PROVEN,
-)
+from seatrial.rehearsal.rehearse import KEPT, not_proven
 from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
     columns,
@@ -133,7 +130,7 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
             replaced[_peaks(plan)] = None
         if replaced:
             say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
-    say_text(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.", rest="  ")
+    say_text(f"Not proven on a CPU: {', '.join(not_proven(plan))}.", rest="  ")
     say(f"report  {target}")
 
 

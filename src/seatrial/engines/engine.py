@@ -261,6 +261,10 @@ class Engine(Protocol):
         """Return why a plan cannot be rehearsed on CPU, and an alternative; empty if it can."""
         return ""
 
+    def not_proven(self, plan: Plan) -> tuple[str, ...]:
+        """Return what a rehearsal on CPU cannot verify of this plan, in addition."""
+        return ()
+
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return the precision that replaces the plan's precision on CPU."""
         ...

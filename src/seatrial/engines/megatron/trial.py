@@ -3,9 +3,9 @@
 """The engine's arguments for drills on CPU, and for validating a production run."""
 
 from seatrial.engines.engine import Arguments, Comparison, Trial
-from seatrial.engines.megatron import optimizer_flags
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
+from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
@@ -61,7 +61,7 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
     """Return the twin's arguments, adapted to CPU and to a drill."""
-    arguments = engine_arguments(plan) | CPU_ARGUMENTS | optimizer_flags.on_cpu(plan)
+    arguments = engine_arguments(plan) | CPU_ARGUMENTS | on_cpu_arguments(plan)
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
