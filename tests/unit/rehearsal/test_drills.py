@@ -338,3 +338,8 @@ def test_the_time_left_is_that_of_the_steps_so_far() -> None:
     assert left.words("kill", "resumed", 11) == ""
     now += 3
     assert left.words("kill", "resumed", 14) == f", about {float(STEPS - 14):.1f} s left"
+    # The runs with strong weights are shorter.
+    assert left.words("reshard", "strong", 1) == ""
+    now += 2
+    assert left.words("reshard", "strong", 3) == ", about 2.0 s left"
+    assert left.words("reshard", "strong", drills.STRONG_STEPS) == ""
