@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from seatrial.engine_process.process import TrainingOutcome
 from seatrial.spec.training import Precision
 
-MAX_REROUTED = 0.01
-"""Maximum fraction of the routed tokens whose change of expert rounding can explain, at the first
-step with such a change."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -20,12 +16,14 @@ class Bar:
 
     loss: float
     norm: float
+    rerouted: float
+    """The share of tokens that may change their expert in the first step in which one does."""
 
 
-FP32_BAR = Bar(loss=1e-6, norm=1e-5)
+FP32_BAR = Bar(loss=1e-6, norm=1e-5, rerouted=0.01)
 """Correct layouts differ by at most 2e-7 in the loss and 6e-7 in the gradient norm."""
-HALF_BAR = Bar(loss=5e-4, norm=2e-2)
-"""For half precision."""
+HALF_BAR = Bar(loss=5e-4, norm=2e-2, rerouted=0.1)
+"""For half precision: correct layouts differ by at most 3e-5 in the loss and 1e-3 in the norm."""
 
 
 def bar_of(precision: Precision) -> Bar:
@@ -59,8 +57,12 @@ class Rerouting:
     routed: int
     """How many tokens the experts processed."""
 
-    def __str__(self) -> str:
-        if self.moved / self.routed > MAX_REROUTED:
+    def within(self, bar: Bar) -> bool:
+        return self.moved <= max(1, bar.rerouted * self.routed)
+
+    def words(self, bar: Bar) -> str:
+        """Format the change, such as `one token changed its expert at step 9`."""
+        if not self.within(bar):
             return (
                 f"{self.moved:,} of {self.routed:,} tokens changed their expert at step "
                 f"{self.step}, more than rounding explains"
@@ -85,9 +87,7 @@ class Parity:
 
     def holds(self, bar: Bar) -> bool:
         """True if rounding, and tokens that changed their expert, explain the differences."""
-        few = self.rerouting is None or self.rerouting.moved <= max(
-            1, MAX_REROUTED * self.rerouting.routed
-        )
+        few = self.rerouting is None or self.rerouting.within(bar)
         return few and (self.before is None or self.before.within(bar))
 
     def is_conclusive(self, bar: Bar) -> bool:
@@ -98,11 +98,12 @@ class Parity:
         """Format the comparison."""
         if self.rerouting is None or self.after is None:
             return str(self.before)
+        change = self.rerouting.words(bar)
         if self.before is None:
-            return f"{self.rerouting}, the first step compared: {self.after}"
+            return f"{change}, the first step compared: {self.after}"
         if self.after.within(bar) and self.before.within(bar):
-            return f"{_largest(self.before, self.after)}; {self.rerouting}"
-        return f"{self.before} until {self.rerouting}; from then on {self.after}"
+            return f"{_largest(self.before, self.after)}; {change}"
+        return f"{self.before} until {change}; from then on {self.after}"
 
 
 def compare(one: TrainingOutcome, other: TrainingOutcome) -> Parity:
