@@ -117,7 +117,7 @@ class Resharding:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ShortRun:
     """A few steps in fp32 without dropout and without saving, to compare layouts."""
 
     steps: int
@@ -136,7 +136,7 @@ class Trial:
     """True if a mock tokenizer with the same vocabulary size replaces the real one."""
     resharding: Resharding | None = None
     """The layout to resume with, without saving; None to train with the plan's layout."""
-    comparison: Comparison | None = None
+    short: ShortRun | None = None
     """The layout to compare with another; None to train as the plan does."""
 
 

@@ -19,7 +19,7 @@ from seatrial.engine_process.process import (
     train,
 )
 from seatrial.engine_process.weights import compare_logits, export_weights, why_not_exported
-from seatrial.engines.engine import Arguments, Comparison, Engine, Resharding, Trial
+from seatrial.engines.engine import Arguments, Engine, Resharding, ShortRun, Trial
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
@@ -333,16 +333,16 @@ class Rehearsal:
         self,
         where: str = "",
         resharding: Resharding | None = None,
-        comparison: Comparison | None = None,
+        short: ShortRun | None = None,
     ) -> Arguments:
         """Return the twin's arguments, adapted to CPU and to this drill."""
         tokens = self.twin.data.null_tokenizer
-        trial = Trial(str(self.directory), where, tokens, resharding, comparison)
+        trial = Trial(str(self.directory), where, tokens, resharding, short)
         return self.engine.trial_arguments(self.twin.plan, trial)
 
     def _compared(self, layout: Layout) -> Arguments:
         """Return the arguments for a few steps in fp32 with a layout, without saving."""
-        return self._arguments(comparison=Comparison(STRONG_STEPS, layout))
+        return self._arguments(short=ShortRun(STRONG_STEPS, layout))
 
     def _saving(self, where: Path) -> Arguments:
         """Return the arguments for a drill that saves to its own directory."""
