@@ -19,7 +19,14 @@ from seatrial.engines.engine import (
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
-from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_support import model_problems
+from seatrial.engines.megatron.optimizer_flags import (
+    has_muon,
+    is_layer_wise,
+    on_cpu_arguments,
+    optimizer_problems,
+)
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -34,7 +41,6 @@ from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
-from seatrial.spec.model import Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
@@ -147,6 +153,7 @@ class MegatronEngine(Engine):
     data_format = DataFormat.INDEXED
     takes_hub_weights = True
     is_version_bound = True
+    takes_strong_weights = True
     has_resume_checks = True
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON",
@@ -189,14 +196,7 @@ class MegatronEngine(Engine):
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
         """Return the problems with settings that Megatron does not support."""
-        model = plan.model.architecture
-        found = []
-        if model.positions is Positions.ALIBI:
-            fix = "Use learned or rope."
-            found.append(_unsupported("model.dimensions.positions", "ALiBi positions", fix))
-        if model.norm is Norm.LAYERNORM_NO_BIAS:
-            fix = "Use layernorm or rmsnorm."
-            found.append(_unsupported("model.dimensions.norm", "LayerNorm without bias", fix))
+        found = [*model_problems(plan), *optimizer_problems(plan)]
         if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
             fix = "Use bf16, or sharding: optimizer."
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))
@@ -237,9 +237,10 @@ class MegatronEngine(Engine):
         return engine_environment(plan)
 
     def gpu_packages(self, plan: Plan) -> dict[str, str]:
-        """Return Transformer Engine, unless the spec requests local layers."""
+        """Return Transformer Engine, unless the spec requests local layers, and Muon's package."""
         needs = _layers(plan) == "transformer_engine"
-        return {"transformer_engine": "Transformer Engine"} if needs else {}
+        layers = {"transformer_engine": "Transformer Engine"} if needs else {}
+        return layers | ({"emerging_optimizers": "emerging-optimizers"} if has_muon(plan) else {})
 
     def arguments(self, plan: Plan) -> Arguments:
         """Return the flags for a plan."""
@@ -249,7 +250,7 @@ class MegatronEngine(Engine):
         """Return the flags for a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
-            arguments |= CPU_ARGUMENTS
+            arguments |= CPU_ARGUMENTS | on_cpu_arguments(plan)
         # On SIGTERM, the engine saves before it exits. The pod's grace period is long enough.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
@@ -286,6 +287,10 @@ class MegatronEngine(Engine):
                 "Rehearse with parallelism.sharding=optimizer."
             )
         return ""
+
+    def not_proven(self, plan: Plan) -> tuple[str, ...]:
+        """Return how Muon's states are shared: gloo cannot gather parts that differ in size."""
+        return ("sharing Muon's states over the data-parallel ranks",) * is_layer_wise(plan)
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return bf16 for 8-bit and 4-bit formats, which need a GPU."""

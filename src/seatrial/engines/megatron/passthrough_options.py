@@ -48,16 +48,12 @@ DERIVED = {
     "make-vocab-size-divisible-by": "the plan pads the vocabulary",
     "encoder-num-layers": "the model sets the layers",
     "decoder-num-layers": "the model sets the layers",
-    "mtp-num-layers": "the plan does not count multi-token prediction layers",
-    "multi-latent-attention": "the plan does not count the parameters of this attention",
-    "squared-relu": "the model sets the activation function",
     "hybrid-layer-pattern": "the model sets the layers",
     "hybrid-override-pattern": "the model sets the layers",
     "mtp-hybrid-override-pattern": "the model sets the layers",
     "is-hybrid-model": "the model sets the layers",
     "heterogeneous-layers-config-path": "the model sets the layers",
     "heterogeneous-layers-config-encoded-json": "the model sets the layers",
-    "quick-geglu": "the model sets the activation function",
     "experimental-attention-variant": "the plan does not count the parameters of this attention",
     "linear-attention-freq": "the plan does not count the parameters of linear attention",
     "moe-latent-size": "the plan does not count the parameters of latent experts",
@@ -67,7 +63,7 @@ DERIVED = {
     "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
     "use-tp-pp-dp-mapping": "the plan sets the rank order",
     "pipeline-model-parallel-layout": "the plan sets the stages",
-    "rampup-batch-size": "the plan assumes a constant batch size",
+    "rampup-batch-size": "the plan assumes a constant batch size, and the engine ignores the ramp",
     "step-batch-size-schedule": "the plan assumes a constant batch size",
     "eval-global-batch-size": "the plan sets the number of evaluation samples",
     "eval-micro-batch-size": "the plan sets the number of evaluation samples",
@@ -112,7 +108,10 @@ DERIVED = {
 """Options that would contradict the plan, with the reason."""
 
 PLANNED_VALUES = {
-    "optimizer": (("adam",), "the plan assumes the memory and step time of Adam"),
+    "optimizer": (
+        ("adam",),
+        "the plan assumes the memory and step time of Adam; for Muon, set training.optimizer.name",
+    ),
     "transformer-impl": (
         ("local", "transformer_engine"),
         "inference layers cannot be trained",
