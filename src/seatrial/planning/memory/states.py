@@ -12,9 +12,16 @@ from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import element_bytes, layer_weight_bytes
-from seatrial.planning.parameters import ParameterSharding, input_parameters, layer_parameters
+from seatrial.planning.parameters import (
+    ParameterSharding,
+    embedding_copies,
+    input_parameters,
+    layer_parameters,
+    prediction_parameters,
+)
 from seatrial.planning.workload import Workload
 from seatrial.spec.model import Norm
+from seatrial.spec.model_parts import MixtureOfExperts
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
@@ -39,6 +46,8 @@ class ModelCounts(NamedTuple):
     """Parameters of the output projection on the last stage."""
     final_norm: int
     """Parameters of the norm before the output."""
+    joining: int
+    """Parameters of multi-token prediction outside its layers: norms and projection of inputs."""
 
 
 class Layers(NamedTuple):
@@ -67,7 +76,7 @@ def model_counts(workload: Workload) -> ModelCounts:
     dense = expert = layer_parameters(model, 0, shares)
     routed = 0
     if model.moe is not None:
-        expert = layer_parameters(model, model.moe.dense_layers, shares)
+        expert = layer_parameters(model, _expert_layer(model.moe), shares)
         routed = _routed_parameters(workload, expert)
     if workload.attention_weights:
         grouped = 2 * model.hidden_size * (model.heads + model.kv_heads) * model.head_dim
@@ -76,7 +85,20 @@ def model_counts(workload: Workload) -> ModelCounts:
     words = workload.padded_vocab_size // tp * model.hidden_size
     norm = (2 if model.norm is Norm.LAYERNORM else 1) * model.hidden_size
     inputs = input_parameters(model, workload.padded_vocab_size, tp)
-    return ModelCounts(dense, expert, routed, inputs, words, norm)
+    joining = prediction_parameters(model, shares)
+    joining -= model.mtp_layers * (expert if predicts_with_experts(workload) else dense)
+    return ModelCounts(dense, expert, routed, inputs, words, norm, joining)
+
+
+def _expert_layer(moe: MixtureOfExperts) -> int:
+    """Return the index of the first layer with experts."""
+    return moe.dense_layers + moe.layer_interval - 1
+
+
+def predicts_with_experts(workload: Workload) -> bool:
+    """Return True if the layers for multi-token prediction have experts, as the last layer has."""
+    moe = workload.model.moe
+    return moe is not None and moe.has_experts(workload.model.layers - 1)
 
 
 def _routed_parameters(workload: Workload, expert_layer: int) -> int:
@@ -92,21 +114,35 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
     one = ParameterSharding(layout.tp_size, moe.experts, layout.etp_size)
     if held == 1:
         all_held = ParameterSharding(layout.tp_size, 1, layout.etp_size)
-        more = layer_parameters(model, moe.dense_layers, all_held) - expert_layer
+        more = layer_parameters(model, _expert_layer(moe), all_held) - expert_layer
         return more // max(1, moe.experts - 1)
-    fewer = layer_parameters(model, moe.dense_layers, one)
+    fewer = layer_parameters(model, _expert_layer(moe), one)
     return (expert_layer - fewer) * held // (held - 1)
 
 
 def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
-    """Return the number of layers in each chunk of a stage, with and without experts."""
+    """Return the number of layers in each chunk of a stage, with and without experts.
+
+    Layers for multi-token prediction are in the last chunk of the last stage.
+    """
+    found = _model_layers(workload, stage)
+    more = workload.model.mtp_layers
+    if more and stage == workload.layout.pp_size - 1:
+        dense, expert = found[-1]
+        experts = predicts_with_experts(workload)
+        found[-1] = Layers(dense + (0 if experts else more), expert + (more if experts else 0))
+    return found
+
+
+def _model_layers(workload: Workload, stage: int) -> list[Layers]:
+    """Return the number of the model's own layers in each chunk of a stage."""
     chunks = workload.stages[stage].chunks
     moe = workload.model.moe
     if moe is None:
         if len(chunks) == 1:
             return [Layers(len(chunks[0]), 0)]
         return [Layers(len(chunk), 0) for chunk in chunks]
-    leading, every = moe.dense_layers, workload.moe_every
+    leading, every = moe.dense_layers, workload.expert_interval
     if not leading and every == 1:
         return [Layers(0, len(chunk)) for chunk in chunks]
     experts = [
@@ -140,9 +176,8 @@ def stage_parameters(
     if stage == 0:
         rest += counts.inputs
     if stage == workload.layout.pp_size - 1:
-        rest += counts.final_norm
-        if stage or not workload.model.tied_embeddings:
-            rest += counts.outputs
+        rest += counts.final_norm + counts.joining
+        rest += counts.outputs * embedding_copies(workload.model, first=stage == 0)
     return rest, routed
 
 

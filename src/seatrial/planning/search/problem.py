@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.node_types import NodeType
+from seatrial.planning.attention import attended_share, core_width
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
@@ -53,11 +54,17 @@ class SearchProblem:
 
     @property
     def output_layers(self) -> float:
-        """The cost of the logits, in layers, measured by their matrix multiplications."""
+        """The cost of what only the last stage computes, in layers, by matrix multiplications.
+
+        This is the logits and, with multi-token prediction, more layers, each with logits.
+        """
         model = self.model
-        layer = active_parameters(model, 0) / model.layers
-        attention = self.sequence_length * model.heads * model.head_dim
-        return model.hidden_size * model.vocab_size / (layer + attention)
+        layer = active_parameters(model.replace(mtp_layers=0), 0) / model.layers
+        attention = self.sequence_length * model.heads * core_width(model)
+        layer += attention * attended_share(model, self.sequence_length)
+        logits = model.hidden_size * model.vocab_size / layer
+        joined = 2 * model.hidden_size * model.hidden_size / layer
+        return logits + model.mtp_layers * (logits + joined + 1)
 
     def padded_vocab(self, tp_size: int) -> int:
         """Return the vocabulary size with the engine's padding."""
