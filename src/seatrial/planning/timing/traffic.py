@@ -51,9 +51,7 @@ def stage_counts(workload: Workload) -> StageCounts:
             dense = moe.dense_layers
             experts = layers
             if dense or every > 1:
-                experts = sum(
-                    n >= dense and (n - dense) % every == every - 1 for n in stage.layers
-                )
+                experts = sum(n >= dense and (n - dense) % every == every - 1 for n in stage.layers)
         heads = 0.0
         if stage.index == final:
             heads = 1.0 + model.mtp_layers * (1 + _joined_share(workload))
