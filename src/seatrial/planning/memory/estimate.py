@@ -31,7 +31,6 @@ from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
-
 PREDICTION_WIDTHS = 5
 """Tensors as wide as the residual stream that a layer for multi-token prediction stores besides
 those of its layer: its embeddings, the joined inputs (two), input and output of its final norm
