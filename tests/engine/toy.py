@@ -7,7 +7,7 @@ from pathlib import Path
 from seatrial.engine_process.process import Training, TrainingOutcome, train
 from seatrial.engines.megatron.command_line import Arguments
 from seatrial.engines.megatron.trial import CPU_ARGUMENTS
-from seatrial.rehearsal import drills
+from seatrial.rehearsal import parity
 
 STEPS = 20
 TIMEOUT = 300.0
@@ -98,4 +98,4 @@ def initial_weights(directory: Path, model: Arguments) -> Arguments:
 
 def largest_difference(one: TrainingOutcome, other: TrainingOutcome) -> float:
     """The largest relative difference of a loss over the steps that both have."""
-    return drills.largest_difference(one.losses(), other.losses())
+    return parity.largest_difference(one.losses(), other.losses())

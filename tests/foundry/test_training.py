@@ -18,7 +18,7 @@ from seatrial.engines.engine import Resharding, Trial
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.recipes.shipped import recipe
-from seatrial.rehearsal.drills import largest_difference
+from seatrial.rehearsal.parity import largest_difference
 from seatrial.rehearsal.twin import SAVE_AT, STEPS, TwinData, twins
 from seatrial.spec.loader import load
 from tests.conftest import plan_spec

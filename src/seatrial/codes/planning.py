@@ -92,3 +92,5 @@ class PlanCode(StrEnum):
     """Checkpoints to be kept permanently are never written."""
     EVALUATION = "ST-LENGTH-006"
     """There is no validation data to evaluate on."""
+    ANNEAL = "ST-LENGTH-007"
+    """The decay at the end of the run begins before the warm-up ends."""

@@ -76,6 +76,11 @@ class Training:
     """A fault to inject, for tests of the comparison itself."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables that the engine needs for the plan."""
+    strong_weights: float = 0.0
+    """Standard deviation of initial weights that do not depend on the layout; 0 for the engine's
+    own initial weights."""
+    counts_experts: bool = False
+    """True if each step reports the number of tokens per expert."""
     restarts: int = 0
     """How often torchrun may restart the processes."""
     engine: str = field(kw_only=True)
@@ -157,6 +162,10 @@ def _environment(training: Training) -> dict[str, str]:
         wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"
     if training.faults:
         wanted["SEATRIAL_DRILL_FAULT"] = training.faults
+    if training.strong_weights:
+        wanted["SEATRIAL_DRILL_WEIGHTS"] = str(training.strong_weights)
+    if training.counts_experts:
+        wanted["SEATRIAL_DRILL_EXPERTS"] = "1"
     # A drill is requested only here.
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SEATRIAL_DRILL_")}
     return inherited | training.environment | wanted

@@ -117,6 +117,14 @@ class Resharding:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """A few steps in fp32 without dropout and without saving, to compare layouts."""
+
+    steps: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """The settings of a drill, in addition to the twin's plan."""
 
@@ -128,6 +136,8 @@ class Trial:
     """True if a mock tokenizer with the same vocabulary size replaces the real one."""
     resharding: Resharding | None = None
     """The layout to resume with, without saving; None to train with the plan's layout."""
+    comparison: Comparison | None = None
+    """The layout to compare with another; None to train as the plan does."""
 
 
 class Engine(Protocol):
@@ -155,6 +165,8 @@ class Engine(Protocol):
     """True if the engine can save checkpoints to an object store; otherwise only to a volume."""
     is_version_bound: bool = False
     """True if the names and meanings of its arguments change between minor versions."""
+    takes_strong_weights: bool = False
+    """True if drills can start it from strong weights that do not depend on the layout."""
     has_resume_checks: bool = False
     """True if `check` can determine from existing checkpoints what a run would resume from."""
     installation: Installation

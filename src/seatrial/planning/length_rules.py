@@ -33,6 +33,16 @@ def check_schedule(report: FindingReport, schedule: Schedule) -> None:
             schedule.warmup_samples,
             "Make the warm-up shorter than the decay.",
         )
+    elif schedule.anneal_samples > schedule.decay_samples - schedule.warmup_samples:
+        most = schedule.decay_samples - schedule.warmup_samples
+        report.error(
+            PlanCode.ANNEAL,
+            "training.learning_rate.anneal",
+            f"the decay takes the last {schedule.anneal_samples:,} of {schedule.decay_samples:,} "
+            f"samples, so it begins before the warm-up ends after {schedule.warmup_samples:,}.",
+            schedule.anneal_samples,
+            f"Use at most {most:,} samples, or a shorter warm-up.",
+        )
     if schedule.minimum > schedule.peak:
         report.error(
             PlanCode.RATE,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from seatrial.spec.base import DEFAULTS, SpecModel, broken, defaults, require_one_of
+from seatrial.spec.base import DEFAULTS, SpecModel, added_later, broken, defaults, require_one_of
 from seatrial.spec.scalars import (
     AUTO,
     AutoInt,
@@ -54,6 +54,40 @@ class DecayStyle(StrEnum):
     """Constant, then decay at the end of the run (warm-up, stable, decay)."""
 
 
+class AnnealStyle(StrEnum):
+    """Shape of the decay at the end of a run with style `wsd`."""
+
+    LINEAR = "linear"
+    """Linear decay to the minimum."""
+    COSINE = "cosine"
+    """Half a cosine period down to the minimum."""
+    EXPONENTIAL = "exponential"
+    """Exponential decay: fastest at its start."""
+    MINUS_SQUARE_ROOT = "minus-square-root"
+    """Proportional to 1 minus the square root of the elapsed fraction: fast at first, then flat."""
+
+
+class OptimizerName(StrEnum):
+    """The optimizer of the weight matrices."""
+
+    ADAM = "adam"
+    """AdamW, for all parameters."""
+    MUON = "muon"
+    """Muon for the matrices in the layers, AdamW for embeddings, the output layer, norms and
+    biases. It keeps one momentum per weight instead of two moments."""
+
+
+class MuonScale(StrEnum):
+    """How Muon scales the update of a matrix by its shape."""
+
+    SPECTRAL = "spectral"
+    """By the square root of the larger dimension."""
+    UNIT_RMS_NORM = "unit_rms_norm"
+    """By the square root of outputs over inputs."""
+    SHAPE_SCALING = "shape_scaling"
+    """By the square root of outputs over inputs, and at least by 1."""
+
+
 class Span(SpecModel):
     """A part of the run, in exactly one unit."""
 
@@ -88,6 +122,8 @@ class LearningRate(SpecModel):
     """Point at which the decay reaches the minimum, measured from the start of the run."""
     anneal: Span | None = Field(default=None, validate_default=True)
     """Length of the decay at the end of the run, for style `wsd` only."""
+    anneal_style: AnnealStyle = added_later(AnnealStyle.LINEAR)
+    """Shape of the decay at the end of the run, for style `wsd` only."""
 
     @field_validator("minimum")
     @classmethod
@@ -117,10 +153,38 @@ class LearningRate(SpecModel):
             )
         return anneal
 
+    @field_validator("anneal_style")
+    @classmethod
+    def _of_wsd_only(cls, anneal_style: AnnealStyle, info: ValidationInfo) -> AnnealStyle:
+        style = info.data.get("style")
+        if style is not None and style is not DecayStyle.WSD:
+            raise broken(
+                f"anneal_style applies only to style wsd, but the style is {style}.",
+                "Remove anneal_style, or use style: wsd.",
+            )
+        return anneal_style
+
+
+class Muon(SpecModel):
+    """Muon's hyperparameters; `beta1`, `beta2` and `epsilon` apply to the parameters of AdamW."""
+
+    momentum: BelowOne = 0.95
+    """Decay rate of the momentum."""
+    nesterov: Flag = True
+    """True to use Nesterov momentum."""
+    scale: MuonScale = MuonScale.SPECTRAL
+    """How the update of a matrix is scaled by its shape."""
+    extra_scale: PositiveFloat = 1.0
+    """Additional factor of the update; 0.2 with `spectral` gives updates as large as AdamW's."""
+    newton_schulz_steps: PositiveInt = 5
+    """Newton-Schulz iterations, which make the update orthogonal."""
+
 
 class Optimizer(SpecModel):
-    """AdamW and its hyperparameters."""
+    """The optimizer and its hyperparameters."""
 
+    name: OptimizerName = added_later(OptimizerName.ADAM)
+    """The optimizer of the weight matrices."""
     beta1: BelowOne = 0.9
     """Decay rate of the first moment."""
     beta2: BelowOne = 0.95
@@ -131,6 +195,19 @@ class Optimizer(SpecModel):
     """Decoupled weight decay."""
     clip_grad_norm: NonNegativeFloat = 1.0
     """Maximum gradient norm; larger gradients are clipped to it. 0 disables clipping."""
+    muon: Muon | None = added_later()
+    """Muon's hyperparameters, for `name: muon` only; defaults to Muon's defaults."""
+
+    @field_validator("muon")
+    @classmethod
+    def _with_muon_only(cls, muon: Muon | None, info: ValidationInfo) -> Muon | None:
+        name = info.data.get("name")
+        if muon is not None and name is OptimizerName.ADAM:
+            raise broken(
+                "muon applies only to the optimizer muon, but the optimizer is adam.",
+                "Remove muon, or use name: muon.",
+            )
+        return muon
 
 
 class Evaluation(SpecModel):
@@ -165,7 +242,7 @@ class TrainingSpec(SpecModel):
     learning_rate: LearningRate = DEFAULTS
     """The learning-rate schedule."""
     optimizer: Optimizer = DEFAULTS
-    """AdamW and its hyperparameters."""
+    """The optimizer and its hyperparameters."""
     precision: Precision = Precision.BF16
     """Number format for matrix multiplications."""
     hidden_dropout: BelowOne = 0.0

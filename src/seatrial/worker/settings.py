@@ -44,6 +44,10 @@ SAVE_SECONDS = "SEATRIAL_SAVE_SECONDS"
 """The planned duration of one save in seconds; if unset, earlier saves are the baseline."""
 FAULT = "SEATRIAL_DRILL_FAULT"
 """A bug from `cpu/deliberate_bugs.py` or a fault from `fault_injection.py`; only tests set it."""
+STRONG_WEIGHTS = "SEATRIAL_DRILL_WEIGHTS"
+"""In a drill, the standard deviation of initial weights that do not depend on the layout."""
+EXPERT_COUNTS = "SEATRIAL_DRILL_EXPERTS"
+"""`1`: in a drill, each step reports how many tokens each expert processed."""
 ATTEMPT = "SEATRIAL_ATTEMPT"
 """The attempt. Starts without progress are counted per attempt; if unset, they are not counted."""
 FRUITLESS = "SEATRIAL_FRUITLESS_STARTS"
@@ -130,6 +134,10 @@ class Settings:
     """Directory with the data set's copy of the tokenizer; empty to load it from its address."""
     tokenizer_digest: str = ""
     """The digest of that copy, which is the same on every host."""
+    strong_weights: float = 0.0
+    """Standard deviation of a drill's initial weights; 0 for the engine's own initial weights."""
+    counts_experts: bool = False
+    """True if each step reports the number of tokens per expert."""
 
     @property
     def writes_events(self) -> bool:
@@ -172,6 +180,8 @@ def settings() -> Settings:
         _parent(),
         os.environ.get(TOKENIZER, ""),
         os.environ.get(TOKENIZER_DIGEST, ""),
+        float(os.environ.get(STRONG_WEIGHTS) or 0) if drilled else 0.0,
+        drilled and os.environ.get(EXPERT_COUNTS) == "1",
     )
 
 

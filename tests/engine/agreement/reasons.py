@@ -50,6 +50,7 @@ REASONS: dict[str, str] = {
     ),
     "ST-LENGTH-003": "The run would finish before its first save; the engine accepts this.",
     "ST-LENGTH-006": "There is no validation data; the engine skips evaluation.",
+    "ST-LENGTH-007": "The engine decays the learning rate from where the warm-up has brought it.",
     "ST-ENGINE-006": (
         "The engine has no argument for this setting, and would train a different model."
     ),

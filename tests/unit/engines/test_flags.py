@@ -46,6 +46,22 @@ def test_every_flag_gets_what_it_takes() -> None:
             ("training.learning_rate={style: wsd, anneal: {fraction: 0.1}}",),
             "--lr-wsd-decay-iters 100 --lr-wsd-decay-style linear",
         ),
+        (
+            ("training.learning_rate={style: wsd, anneal: {steps: 9}, anneal_style: cosine}",),
+            "--lr-wsd-decay-iters 9 --lr-wsd-decay-style cosine",
+        ),
+        (
+            (
+                "training.learning_rate={style: wsd, anneal: {steps: 9}, "
+                "anneal_style: minus-square-root}",
+            ),
+            "--lr-wsd-decay-style minus_sqrt",
+        ),
+        (
+            ("training.optimizer={name: muon, muon: {extra_scale: 0.2}}",),
+            "--optimizer muon --muon-momentum 0.95 --muon-nesterov --muon-scale-mode spectral "
+            "--muon-extra-scale-factor 0.2 --muon-num-ns-steps 5 --muon-tp-mode distributed",
+        ),
         (("model.preset=llama3-8b",), "--group-query-attention --num-query-groups 8"),
         (("model.preset=llama3-8b",), "--rotary-base 500000"),
         (("model.preset=llama3-8b",), "--untie-embeddings-and-output-weights"),

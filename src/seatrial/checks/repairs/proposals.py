@@ -333,6 +333,15 @@ def _warmup(patient: Patient) -> Iterator[Overrides]:
     )
 
 
+def _anneal(patient: Patient) -> Iterator[Overrides]:
+    """Propose the usual tenth of the run, and then also the usual warm-up."""
+    yield ("training.learning_rate.anneal={fraction: 0.1}",)
+    yield (
+        "training.learning_rate.anneal={fraction: 0.1}",
+        "training.learning_rate.warmup={fraction: 0.01}",
+    )
+
+
 def _split(patient: Patient) -> Iterator[Overrides]:
     """Propose a share for validation, or no evaluation."""
     yield ("data.split=[98, 2, 0]",)
@@ -465,6 +474,7 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Overrides]]] = {
     PlanCode.STATE: _memory,
     PlanCode.LENGTH: _length,
     PlanCode.WARMUP: _warmup,
+    PlanCode.ANNEAL: _anneal,
     PlanCode.EVALUATION: _split,
     EngineCode.UNKNOWN_OPTION: _option,
     EngineCode.MODELLED_OPTION: _option,

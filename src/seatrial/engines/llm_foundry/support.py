@@ -12,6 +12,7 @@ from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS, engine
 from seatrial.planning.plan import Plan
 from seatrial.spec.model import Activation, Architecture, Family, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.training import OptimizerName
 
 STREAMED = ("s3://", "gs://", "hf://")
 """URL schemes that the streaming library reads (streaming/base/storage/download.py in 0.12.0).
@@ -171,6 +172,9 @@ def _training(plan: Plan) -> Iterator[Problem]:
         rule = f"in LLM Foundry, {training.precision} needs Transformer Engine's layers, "
         rule += "which are not installed."
         yield _unsupported("training.precision", rule, "Use bf16.")
+    if training.optimizer.name is not OptimizerName.ADAM:
+        rule = f"LLM Foundry has no optimizer {training.optimizer.name}."
+        yield _unsupported("training.optimizer.name", rule, "Use adam, or engine.name=megatron.")
     style = training.learning_rate.style
     if style not in SCHEDULERS:
         rule = f"LLM Foundry has no {style} learning-rate schedule."

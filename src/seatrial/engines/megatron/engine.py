@@ -21,6 +21,7 @@ from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.model_support import model_problems
+from seatrial.engines.megatron.optimizer_flags import optimizer_problems
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -147,6 +148,7 @@ class MegatronEngine(Engine):
     data_format = DataFormat.INDEXED
     takes_hub_weights = True
     is_version_bound = True
+    takes_strong_weights = True
     has_resume_checks = True
     installation = Installation(
         "SEATRIAL_WORKER_PYTHON",
@@ -189,7 +191,7 @@ class MegatronEngine(Engine):
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
         """Return the problems with settings that Megatron does not support."""
-        found = list(model_problems(plan))
+        found = [*model_problems(plan), *optimizer_problems(plan)]
         if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
             fix = "Use bf16, or sharding: optimizer."
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))

@@ -7,12 +7,16 @@ from decimal import Decimal
 from pathlib import Path
 
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS, Flag, with_experts
+from seatrial.engines.megatron.optimizer_flags import OPTIMIZER_FLAGS
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Recompute, Sharding
-from seatrial.spec.training import DecayStyle, Precision
+from seatrial.spec.training import AnnealStyle, DecayStyle, Precision
 
 _STYLES = {style: str(style) for style in DecayStyle} | {DecayStyle.WSD: "WSD"}
+_ANNEAL_STYLES = {style: str(style) for style in AnnealStyle} | {
+    AnnealStyle.MINUS_SQUARE_ROOT: "minus_sqrt"
+}
 _HALF = (Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
 _FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
 
@@ -162,22 +166,14 @@ FLAGS = (
     ),
     Flag(
         "lr-wsd-decay-style",
-        "",
-        lambda p: "linear" if p.schedule.anneal_samples else None,
+        "training.learning_rate.anneal_style",
+        lambda p: (
+            _ANNEAL_STYLES[p.spec.training.learning_rate.anneal_style]
+            if p.schedule.anneal_samples
+            else None
+        ),
     ),
-    Flag("adam-beta1", "training.optimizer.beta1", lambda p: p.spec.training.optimizer.beta1),
-    Flag("adam-beta2", "training.optimizer.beta2", lambda p: p.spec.training.optimizer.beta2),
-    Flag("adam-eps", "training.optimizer.epsilon", lambda p: p.spec.training.optimizer.epsilon),
-    Flag(
-        "weight-decay",
-        "training.optimizer.weight_decay",
-        lambda p: p.spec.training.optimizer.weight_decay,
-    ),
-    Flag(
-        "clip-grad",
-        "training.optimizer.clip_grad_norm",
-        lambda p: p.spec.training.optimizer.clip_grad_norm,
-    ),
+    *OPTIMIZER_FLAGS,
     Flag("bf16", "training.precision", lambda p: p.spec.training.precision in _HALF),
     Flag("fp16", "training.precision", lambda p: p.spec.training.precision is Precision.FP16),
     Flag(
@@ -299,8 +295,6 @@ FLAGS = (
         "",
         lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
     ),
-    # Otherwise the distributed optimizer's checkpoints load only in the layout that saved them.
-    Flag("dist-ckpt-optim-fully-reshardable", "parallelism.sharding", _sharded),
     Flag("pretrained-checkpoint", "initial_weights", weights_location),
     # Logging.
     Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),

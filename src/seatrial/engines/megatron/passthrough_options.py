@@ -108,7 +108,10 @@ DERIVED = {
 """Options that would contradict the plan, with the reason."""
 
 PLANNED_VALUES = {
-    "optimizer": (("adam",), "the plan assumes the memory and step time of Adam"),
+    "optimizer": (
+        ("adam",),
+        "the plan assumes the memory and step time of Adam; for Muon, set training.optimizer.name",
+    ),
     "transformer-impl": (
         ("local", "transformer_engine"),
         "inference layers cannot be trained",

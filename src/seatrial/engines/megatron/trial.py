@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's arguments for drills on CPU, and for validating a production run."""
 
-from seatrial.engines.engine import Arguments, Resharding, Trial
+from seatrial.engines.engine import Arguments, Comparison, Trial
+from seatrial.engines.megatron import optimizer_flags
 from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
+from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
 
@@ -58,7 +61,7 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
     """Return the twin's arguments, adapted to CPU and to a drill."""
-    arguments = engine_arguments(plan) | CPU_ARGUMENTS
+    arguments = engine_arguments(plan) | CPU_ARGUMENTS | optimizer_flags.on_cpu(plan)
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
@@ -70,21 +73,43 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
     if trial.checkpoints:
         arguments |= {"save": trial.checkpoints, "load": trial.checkpoints}
     if trial.resharding is not None:
-        arguments |= _resharded(plan, trial.resharding)
+        arguments |= _without_saving(trial.resharding.step) | _split(plan, trial.resharding.layout)
+    if trial.comparison is not None:
+        arguments |= _compared(arguments, trial.comparison) | _split(plan, trial.comparison.layout)
     return arguments
 
 
-def _resharded(plan: Plan, other: Resharding) -> Arguments:
-    """Return the arguments to load a checkpoint in a different layout, without saving."""
-    layout = other.layout
+def _without_saving(step: int) -> Arguments:
+    """Return the arguments to load a checkpoint, without saving."""
+    return {"ckpt-step": step, "save": None, "save-interval": None}
+
+
+def _compared(arguments: Arguments, comparison: Comparison) -> Arguments:
+    """Return the arguments for a few steps whose differences are only rounding in fp32."""
+    files = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
+    return files | {
+        "use-persistent-ckpt-worker": None,
+        "async-strategy": None,
+        "exit-interval": comparison.steps,
+        "bf16": None,
+        "fp16": None,
+        "initial-loss-scale": None,
+        "hidden-dropout": 0.0,
+        "attention-dropout": 0.0,
+        # Without clipping, the engine does not compute the norm.
+        "clip-grad": arguments["clip-grad"] or 1.0,
+    }
+
+
+def _split(plan: Plan, layout: Layout) -> Arguments:
+    """Return the arguments for a different layout of the same model."""
     arguments: Arguments = {
-        "ckpt-step": other.step,
-        "save": None,
-        "save-interval": None,
         "tensor-model-parallel-size": layout.tp_size,
         "pipeline-model-parallel-size": layout.pp_size,
         "context-parallel-size": layout.cp_size,
         "sequence-parallel": plan.sequence_parallel and layout.tp_size > 1,
+        # The engine multiplies this by tp_size. Rows that pad the vocabulary count in the loss.
+        "make-vocab-size-divisible-by": VOCAB_MULTIPLE * plan.layout.tp_size // layout.tp_size,
     }
     if layout.pp_size == 1:
         for name in STAGE_ARGUMENTS:

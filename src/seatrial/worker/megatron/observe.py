@@ -49,6 +49,8 @@ class MegatronObserver:
         With `shares`, this rank sends its step times to the rank that writes the log; all ranks
         must do so.
         """
+        self.step_values: Callable[[], dict[str, Any]] = dict
+        """Returns further values of a step for the event log. All ranks call it."""
         self._log = _opened(events)
         self._kill_step = kill_step
         self._shares = shares
@@ -239,6 +241,7 @@ class MegatronObserver:
                 learning_rate=learning_rate,
                 skipped=bool(skipped_iter),
                 parts=self._parts.finish(seconds),
+                **self.step_values(),
             )
             self._last = now
             done = Event(EventKind.STEP, self._step, time.time(), {"seconds": seconds})

@@ -24,6 +24,7 @@ from seatrial.errors import SeatrialError
 from seatrial.worker.megatron import fault_injection, safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
+from seatrial.worker.megatron.comparison import ExpertCounts, start_from_strong_weights
 from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
 from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
 from seatrial.worker.megatron.heartbeat import writing_heartbeats
@@ -82,6 +83,12 @@ def _train(
         # Import before the rendezvous, because the import may take longer than its timeout.
         import_initial_weights(chosen, args, heart)
         container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
+        if chosen.strong_weights:
+            start_from_strong_weights(chosen.strong_weights)
+        if chosen.counts_experts:
+            counts = ExpertCounts()
+            counts.install()
+            observer.step_values = counts.share
         if chosen.trouble:
             fault_injection.install(fault_injection.parsed(chosen.trouble))
         pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)

@@ -10,13 +10,21 @@ variable. Bugs are never installed on a GPU, because they are in the layers of t
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 import torch
+from megatron.core import mpu
+from megatron.core.tensor_parallel import mappings
+from megatron.core.transformer import attention
+from megatron.core.transformer.moe.router import TopKRouter
 from megatron.training import training
 
 from seatrial.worker.megatron import gpt
 from seatrial.worker.megatron.cpu import layers
+
+# The package has a function with the same name.
+_finalize = import_module("megatron.core.distributed.finalize_model_grads")
 
 WAIT_SECONDS = 0.2
 """Seconds that a step waits."""
@@ -33,6 +41,20 @@ class Bug(StrEnum):
     """Gathered keys stay in rank order."""
     LOCAL_POSITIONS = "local-positions"
     """Every context-parallel rank counts positions from 0."""
+    WHOLE_SEQUENCE_COUNT = "whole-sequence-count"
+    """A context-parallel rank divides its loss by the tokens of the whole sequence."""
+    PARTITION_SCALE = "partition-scale"
+    """Attention scores are scaled by the width of a tensor-parallel rank's part."""
+    SPLIT_KEY_GRADIENT = "split-key-gradient"
+    """Ranks that share a key/value head do not sum its gradient."""
+    UNTIED_EMBEDDING = "untied-embedding"
+    """The first and the last pipeline stage do not sum the gradient of the tied embedding."""
+    UNREDUCED_ROUTER = "unreduced-router"
+    """The router's gradient is not reduced under sequence parallelism."""
+    UNSCALED_EXPERTS = "unscaled-experts"
+    """The gradients of experts are not divided by the number of expert-parallel ranks."""
+    AVERAGED_TWICE = "averaged-twice"
+    """The gradient of the last norm is averaged twice over the data-parallel ranks."""
     SLOW_SAVES = "slow-saves"
     """Every second save takes ten times as long; results are correct."""
     WAITING_STEPS = "waiting-steps"
@@ -57,7 +79,8 @@ def _no_causal_mask() -> None:
     original = layers.ContextParallelAttention.forward
 
     def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, **kwargs: Any) -> Any:
-        seen = None if mask is None else torch.zeros_like(mask)
+        hides = mask is not None and self.cp_group.size() == 1
+        seen = mask if hides or mask is None else torch.zeros_like(mask)
         return original(self, query, key, value, seen, **kwargs)
 
     def seeing_rows(length: int, cp_size: int, rank: int) -> torch.Tensor:
@@ -96,6 +119,75 @@ def _local_positions() -> None:
     _replace(gpt, "load_batch", load_batch)
 
 
+def _whole_sequence_count() -> None:
+    original = gpt.loss_of
+
+    def loss_of(*args: Any) -> Any:
+        loss, tokens, reported = original(*args)
+        return loss, tokens * mpu.get_context_parallel_world_size(), reported
+
+    _replace(gpt, "loss_of", loss_of)
+
+
+def _partition_scale() -> None:
+    original = layers.ContextParallelAttention.__init__
+
+    def build(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.softmax_scale *= mpu.get_tensor_model_parallel_world_size() ** 0.5
+
+    _replace(layers.ContextParallelAttention, "__init__", build)
+
+
+def _split_key_gradient() -> None:
+    # The backward pass of this gather takes the rank's own part, without a sum over the ranks.
+    gather = mappings.gather_from_tensor_model_parallel_region
+    _replace(attention, "all_gather_last_dim_from_tensor_parallel_region", gather)
+
+
+def _untied_embedding() -> None:
+    _replace(_finalize, "_allreduce_word_embedding_grads", lambda *args: None)
+
+
+def _unreduced_router() -> None:
+    original = TopKRouter.__init__
+
+    def build(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        layers.mark_sequence_parallel(self.weight, False)
+
+    _replace(TopKRouter, "__init__", build)
+
+
+def _unscaled_experts() -> None:
+    def scale(name: str, parameter: Any) -> float:
+        is_expert = not getattr(parameter, "allreduce", True)
+        return mpu.get_expert_model_parallel_world_size() if is_expert else 1.0
+
+    _scale_gradients(scale)
+
+
+def _averaged_twice() -> None:
+    def scale(name: str, parameter: Any) -> float:
+        is_last_norm = name.endswith("final_layernorm.weight")
+        return 1 / mpu.get_data_parallel_world_size() if is_last_norm else 1.0
+
+    _scale_gradients(scale)
+
+
+def _scale_gradients(scale: Callable[[str, Any], float]) -> None:
+    """Scale gradients after their reduction over the data-parallel ranks."""
+    original = _finalize._allreduce_non_tensor_model_parallel_grads
+
+    def reduce(model: Any, *args: Any) -> None:
+        for chunk in model:
+            for name, parameter in chunk.named_parameters():
+                parameter.main_grad.mul_(scale(name, parameter))
+        original(model, *args)
+
+    _replace(_finalize, "_allreduce_non_tensor_model_parallel_grads", reduce)
+
+
 def _slow_saves() -> None:
     original, count = training.save_checkpoint, 0
 
@@ -127,6 +219,13 @@ _BUGS: dict[Bug, Callable[[], None]] = {
     Bug.CONTIGUOUS_CHUNKS: _contiguous_chunks,
     Bug.UNORDERED_KEYS: _unordered_keys,
     Bug.LOCAL_POSITIONS: _local_positions,
+    Bug.WHOLE_SEQUENCE_COUNT: _whole_sequence_count,
+    Bug.PARTITION_SCALE: _partition_scale,
+    Bug.SPLIT_KEY_GRADIENT: _split_key_gradient,
+    Bug.UNTIED_EMBEDDING: _untied_embedding,
+    Bug.UNREDUCED_ROUTER: _unreduced_router,
+    Bug.UNSCALED_EXPERTS: _unscaled_experts,
+    Bug.AVERAGED_TWICE: _averaged_twice,
     Bug.SLOW_SAVES: _slow_saves,
     Bug.WAITING_STEPS: _waiting_steps,
 }

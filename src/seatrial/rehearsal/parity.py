@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compare two training runs of one model in different layouts."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.engine_process.process import TrainingOutcome
+from seatrial.spec.training import Precision
+
+MAX_REROUTED = 0.01
+"""Maximum fraction of the routed tokens whose change of expert rounding can explain, at the first
+step with such a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The largest relative differences that rounding explains."""
+
+    loss: float
+    norm: float
+
+
+FP32_BAR = Bar(loss=1e-6, norm=1e-5)
+"""Correct layouts differ by at most 2e-7 in the loss and 6e-7 in the gradient norm."""
+HALF_BAR = Bar(loss=5e-4, norm=2e-2)
+"""For half precision."""
+
+
+def bar_of(precision: Precision) -> Bar:
+    return FP32_BAR if precision is Precision.FP32 else HALF_BAR
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest relative differences over some steps."""
+
+    loss: float
+    norm: float | None
+    """None if the engine reports no gradient norms."""
+
+    def within(self, bar: Bar) -> bool:
+        return self.loss <= bar.loss and (self.norm is None or self.norm <= bar.norm)
+
+    def __str__(self) -> str:
+        """Format the differences as the end of a sentence about two runs."""
+        norms = "" if self.norm is None else f", gradient norms by {self.norm:.0e}"
+        return f"losses differ by {self.loss:.0e}{norms}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rerouting:
+    """The first step in which experts process different numbers of tokens in the two runs."""
+
+    step: int
+    moved: int
+    """How many tokens changed their expert."""
+    routed: int
+    """How many tokens the experts processed."""
+
+    def __str__(self) -> str:
+        if self.moved / self.routed > MAX_REROUTED:
+            return (
+                f"{self.moved:,} of {self.routed:,} tokens changed their expert at step "
+                f"{self.step}, more than rounding explains"
+            )
+        who = "one token changed its" if self.moved == 1 else f"{self.moved} tokens changed their"
+        return f"{who} expert at step {self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """How two runs compare.
+
+    A token whose top experts are nearly equal may change its expert because of rounding. It
+    explains differences from its step on. The bar holds for the steps before.
+    """
+
+    before: Difference | None
+    """The differences before the first change of an expert; None if there are no such steps."""
+    after: Difference | None = None
+    """The differences from that step on; None if no token changed its expert."""
+    rerouting: Rerouting | None = None
+
+    def holds(self, bar: Bar) -> bool:
+        """True if rounding, and tokens that changed their expert, explain the differences."""
+        few = self.rerouting is None or self.rerouting.moved <= max(
+            1, MAX_REROUTED * self.rerouting.routed
+        )
+        return few and (self.before is None or self.before.within(bar))
+
+    def is_conclusive(self, bar: Bar) -> bool:
+        """True unless tokens that changed their expert hide whether the layouts agree."""
+        return not self.holds(bar) or self.after is None or self.after.within(bar)
+
+    def words(self, bar: Bar) -> str:
+        """Format the comparison."""
+        if self.rerouting is None or self.after is None:
+            return str(self.before)
+        if self.before is None:
+            return f"{self.rerouting}, the first step compared: {self.after}"
+        if self.after.within(bar) and self.before.within(bar):
+            return f"{_largest(self.before, self.after)}; {self.rerouting}"
+        return f"{self.before} until {self.rerouting}; from then on {self.after}"
+
+
+def compare(one: TrainingOutcome, other: TrainingOutcome) -> Parity:
+    """Compare the steps that both runs have."""
+    steps = sorted(one.steps().keys() & other.steps().keys())
+    first = next(filter(None, (_rerouting(one, other, step) for step in steps)), None)
+    if first is None:
+        return Parity(_difference(one, other, steps))
+    before = [step for step in steps if step < first.step]
+    after = [step for step in steps if step >= first.step]
+    return Parity(
+        _difference(one, other, before) if before else None, _difference(one, other, after), first
+    )
+
+
+def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:
+    """Return the largest relative difference, or infinity if a value is not finite or missing."""
+    pairs = [(one[step], other[step]) for step in one.keys() & other.keys()]
+    differences = [0.0 if a == b else abs(a - b) / abs(a or b) for a, b in pairs]
+    return max((d if math.isfinite(d) else math.inf for d in differences), default=math.inf)
+
+
+def _difference(one: TrainingOutcome, other: TrainingOutcome, steps: Iterable[int]) -> Difference:
+    chosen = tuple(steps)
+    losses = [{step: run.losses()[step] for step in chosen} for run in (one, other)]
+    norms = [
+        {step: run.steps()[step].values.get("grad_norm") for step in chosen} for run in (one, other)
+    ]
+    missing = any(norm is None for norms_of in norms for norm in norms_of.values())
+    norm = None if missing else largest_difference(*norms)
+    return Difference(largest_difference(*losses), norm)
+
+
+def _rerouting(one: TrainingOutcome, other: TrainingOutcome, step: int) -> Rerouting | None:
+    """Return the change of experts in a step; None if there is none, or if the model has none."""
+    mine, theirs = (run.steps()[step].values.get("experts") or {} for run in (one, other))
+    moved = sum(
+        abs(a - b)
+        for layer in mine.keys() & theirs.keys()
+        for a, b in zip(mine[layer], theirs[layer], strict=True)
+    )
+    if not moved:
+        return None
+    # A token that moves is missing at one expert and added at another.
+    return Rerouting(step, max(1, moved // 2), sum(map(sum, mine.values())))
+
+
+def _largest(one: Difference, other: Difference) -> Difference:
+    norms = [norm for norm in (one.norm, other.norm) if norm is not None]
+    return Difference(max(one.loss, other.loss), max(norms, default=None))

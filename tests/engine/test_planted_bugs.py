@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reshard drill finds wrong gradients and wrong masks that were planted in a layout."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.catalog.catalog import Catalog
+from seatrial.engine_process.process import Training, TrainingOutcome, worker_python
+from seatrial.engine_process.process import _environment as drill_environment
+from seatrial.rehearsal import drills
+from seatrial.rehearsal.drills import DrillName, Rehearsal, Result
+from seatrial.rehearsal.twin import Twin, TwinData, twins
+from tests.conftest import MEGATRON, loaded, plan_spec
+from tests.engine.conftest import Figure
+from tests.faults.warm import Warm
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+PASSED = ("SEATRIAL_DRILL_FAULT", "SEATRIAL_DRILL_WEIGHTS", "SEATRIAL_DRILL_EXPERTS")
+
+LLAMA = "model.preset=llama3-8b"
+GPT = "model.preset=gpt3-125m"
+DEEP_GPT = "model.preset=gpt3-1.3b"
+MOE = "model.preset=qwen3-30b-a3b"
+
+ONE_TP = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
+AXES = {
+    "tp": ("parallelism.tp_size=8", "parallelism.sequence_parallel=true"),
+    "pp": ("parallelism.pp_size=8", *ONE_TP),
+    "cp": ("parallelism.cp_size=8", *ONE_TP),
+    "ep": ("parallelism.ep_size=8", *ONE_TP),
+    "dp": ONE_TP,
+}
+"""Layouts that fill a node, so that the twin has one degree greater than 1, which is 2."""
+
+BUGS = {
+    "unmarked-norm": (LLAMA, "tp"),
+    "partition-scale": (LLAMA, "tp"),
+    "split-key-gradient": (MOE, "tp"),
+    "no-causal-mask": (LLAMA, "cp"),
+    "contiguous-chunks": (LLAMA, "cp"),
+    "unordered-keys": (LLAMA, "cp"),
+    "local-positions": (GPT, "cp"),
+    "whole-sequence-count": (LLAMA, "cp"),
+    "untied-embedding": (DEEP_GPT, "pp"),
+    "unreduced-router": (MOE, "tp"),
+    "unscaled-experts": (MOE, "ep"),
+    "averaged-twice": (GPT, "dp"),
+}
+SHORT = "unmarked-norm"
+"""The bug that every run of CI plants; `make engine` plants all."""
+
+
+def twin_of(model: str, axis: str) -> Twin:
+    """The twin of a model on one node that is split along one axis."""
+    spec = loaded(
+        "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 1}",
+        "training.micro_batch_size=1",
+        model,
+        *AXES[axis],
+    )
+    (twin,) = twins(spec, plan_spec(spec, Catalog()), Catalog(), TwinData())
+    return twin
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Warm]:
+    """The engine, loaded once for all trainings here."""
+    warm = Warm(worker_python(MEGATRON), "tests.engine.warm_worker")
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(autouse=True)
+def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drills start the engine as forks, except in the test that every run of CI makes."""
+    if request.node.get_closest_marker("slow") is None:
+        return
+    warm: Warm = request.getfixturevalue("engine")
+
+    def start(training: Training, *rest: object) -> TrainingOutcome:
+        words = MEGATRON.command_line(training.arguments)
+        variables = {k: v for k, v in drill_environment(training).items() if k in PASSED}
+        for name in PASSED:
+            variables.setdefault(name, "")
+        return warm.begin(training.log, words, variables, training.processes)
+
+    monkeypatch.setattr(drills, "train", start)
+
+
+def reshard(directory: Path, twin: Twin, bug: str = "") -> Result:
+    return Rehearsal(twin, directory, seed=1, bug=bug).run(DrillName.RESHARD)
+
+
+def cases() -> list[object]:
+    slow = pytest.mark.slow
+    return [pytest.param(bug, marks=() if bug == SHORT else slow) for bug in BUGS]
+
+
+@pytest.mark.parametrize("bug", cases())
+def test_the_drill_finds_a_planted_bug(bug: str, tmp_path: Path, figure: Figure) -> None:
+    result = reshard(tmp_path, twin_of(*BUGS[bug]), bug)
+    print(f"{bug}: {'missed' if result.ok else 'found'}: {result.said}")
+    figure("planted", bug, "missed" if result.ok else "found")
+    assert not result.ok
+    # Not found because the training failed, but because its figures differ.
+    assert "differ by" in result.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", sorted(set(BUGS.values())))
+def test_the_drill_passes_without_a_bug(case: tuple[str, str], tmp_path: Path) -> None:
+    result = reshard(tmp_path, twin_of(*case))
+    print(f"{case}: {result.said}")
+    assert result.ok

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Megatron does not combine with Muon is refused, and Adam's flags stay as they were."""
+
+import pytest
+
+from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.engines.megatron.optimizer_flags import optimizer_problems
+from tests.conftest import resolved
+
+MUON = "training.optimizer.name=muon"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field", "rule"),
+    [
+        (("training.precision=fp16",), "training.precision", "fp16 with Muon"),
+        (("training.precision=fp32",), "training.precision", "in fp32"),
+        (("parallelism.sharding=fsdp",), "parallelism.sharding", "FSDP with Muon"),
+        (
+            ("engine.options.optimizer=adam",),
+            "engine.options.optimizer",
+            "training.optimizer.name sets Muon",
+        ),
+    ],
+)
+def test_what_does_not_combine_is_refused(
+    overrides: tuple[str, ...], field: str, rule: str
+) -> None:
+    (problem,) = optimizer_problems(resolved(MUON, *overrides))
+    assert problem.field == field
+    assert rule in problem.rule
+
+
+def test_muon_in_bf16_is_accepted_with_and_without_shared_states() -> None:
+    for sharding in ("none", "optimizer"):
+        assert not list(optimizer_problems(resolved(MUON, f"parallelism.sharding={sharding}")))
+
+
+def test_a_checkpoint_of_muon_needs_no_flag_to_load_in_another_layout() -> None:
+    assert engine_arguments(resolved())["dist-ckpt-optim-fully-reshardable"] is True
+    assert not engine_arguments(resolved(MUON))["dist-ckpt-optim-fully-reshardable"]
+
+
+def test_adam_has_no_flag_of_muon() -> None:
+    arguments = engine_arguments(resolved())
+    assert not any(value for name, value in arguments.items() if "muon" in name)
+    assert arguments["optimizer"] is None
