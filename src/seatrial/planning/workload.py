@@ -93,6 +93,8 @@ class Workload:
     """Modules that selective recomputation covers; if empty, core attention."""
     narrow_weights: bool = False
     """True if weights are stored only in the 8 or 4 bits of the products (`--fp8-param-gather`)."""
+    muon_steps: int = 0
+    """Newton-Schulz iterations of Muon, which updates the layers' matrices; 0 for AdamW alone."""
 
     @property
     def latent_attention(self) -> LatentAttention | None:

@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights, gradients and optimizer state on a rank: 18 bytes per parameter, sharded or not.
 
+Muon keeps one moment instead of two for the parameters of the layers; the few in norms and biases,
+which AdamW updates, are counted with them. Its data-parallel ranks share whole matrices
+(`core/optimizer/layer_wise_optimizer.py` in megatron-core 0.19.2), so one rank has all states of
+the largest matrix: the embeddings.
+
 Products in 8 or 4 bits add narrow copies of the layers' weights.
 
 Objects that a search creates thousands of times are named tuples, which take a third of the time
@@ -27,6 +32,8 @@ from seatrial.spec.training import Precision
 
 MOMENTS_BYTES = 8
 """Bytes per parameter for both Adam moments, in fp32."""
+MOMENTUM_BYTES = 4
+"""Bytes per parameter for Muon's momentum, in fp32."""
 MASTER_BYTES = 4
 """Bytes per parameter for the fp32 copy that the optimizer updates, if weights have fewer bits."""
 
@@ -199,15 +206,18 @@ def states(
     weights = parameters * (weight_bytes + known.state_bytes)
     copies = layer_weight_bytes(workload)
     if copies:
-        in_layers = layers.dense * counts.dense_layer + layers.expert * counts.expert_layer
-        weights += in_layers * copies
+        weights += _in_layers(counts, layers) * copies
     if sharding is Sharding.NONE:
-        return States(
-            int(weights), parameters * workload.gradient_bytes, int(parameters * optimizer_bytes)
-        )
+        optimizer = parameters * optimizer_bytes
+        if workload.muon_steps:
+            optimizer -= _in_layers(counts, layers) * (MOMENTS_BYTES - MOMENTUM_BYTES)
+        return States(int(weights), parameters * workload.gradient_bytes, int(optimizer))
     shared = rest / (layout.dp_size * layout.cp_size)
     if routed:
         shared += routed / max(1, layout.edp_size)
+    if workload.muon_steps:
+        optimizer = _layer_wise(workload, counts, layers, optimizer_bytes, shared)
+        return States(int(weights), parameters * workload.gradient_bytes, int(optimizer))
     if sharding is not Sharding.FSDP:
         return States(
             int(weights), parameters * workload.gradient_bytes, int(shared * optimizer_bytes)
@@ -219,6 +229,27 @@ def states(
         int((shared + largest) * workload.gradient_bytes),
         int(shared * optimizer_bytes),
     )
+
+
+def _in_layers(counts: ModelCounts, layers: Layers) -> int:
+    """Return the parameters in the layers of a stage."""
+    return layers.dense * counts.dense_layer + layers.expert * counts.expert_layer
+
+
+def _layer_wise(
+    workload: Workload, counts: ModelCounts, layers: Layers, each: float, shared: float
+) -> float:
+    """Return the bytes of Muon's states on the fullest rank of a stage.
+
+    `each` is the bytes per parameter with AdamW, `shared` is an even share of the parameters.
+    """
+    layout = workload.layout
+    routed = layers.expert * counts.experts
+    inside = (_in_layers(counts, layers) - routed) / (layout.dp_size * layout.cp_size)
+    inside += routed / max(1, layout.edp_size)
+    even = shared * each - inside * (MOMENTS_BYTES - MOMENTUM_BYTES)
+    has_words = shared > inside
+    return max(even, counts.outputs * each) if has_words else even
 
 
 GATHERED_LAYERS = 2

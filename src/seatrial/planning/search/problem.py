@@ -18,7 +18,7 @@ from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.scalars import AUTO, Auto
-from seatrial.spec.training import Precision
+from seatrial.spec.training import Muon, Optimizer, OptimizerName, Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class SearchProblem:
     """True if there is dropout on the residual stream."""
     groups_within_node: bool = False
     """True if tensor, context and expert parallel groups must not span nodes."""
+    muon_steps: int = 0
+    """Newton-Schulz iterations of Muon; 0 for AdamW alone."""
 
     @property
     def output_layers(self) -> float:
@@ -91,6 +93,7 @@ class SearchProblem:
             gradient_bytes=self.limits.gradient_bytes,
             recompute_modules=frozenset(self.given.recompute_modules),
             narrow_weights=self.limits.narrow_weights,
+            muon_steps=self.muon_steps,
             # Fused attention kernels only support 16-bit formats.
             flash_attention=self.precision is not Precision.FP32,
         )
@@ -128,7 +131,15 @@ def problem_of(basis: Basis) -> SearchProblem:
         hardware=hardware_of(machines, training.precision, basis.catalog),
         hidden_dropout=training.hidden_dropout > 0,
         groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
+        muon_steps=_muon_steps(training.optimizer),
     )
+
+
+def _muon_steps(optimizer: Optimizer) -> int:
+    """Return the Newton-Schulz iterations of Muon; 0 for AdamW alone."""
+    if optimizer.name is not OptimizerName.MUON:
+        return 0
+    return (optimizer.muon or Muon()).newton_schulz_steps
 
 
 def measured_on(basis: Basis) -> dict[str, str]:

@@ -18,6 +18,7 @@ from seatrial.planning.attention import (
 from seatrial.planning.memory.formats import element_bytes
 from seatrial.planning.parameters import attention_parameters
 from seatrial.planning.timing.matrix_products import Products, layer_products
+from seatrial.planning.timing.optimizer_update import update_bytes, update_flops
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.timing.traffic import (
     StageCount,
@@ -26,7 +27,6 @@ from seatrial.planning.timing.traffic import (
     per_step,
     rank_parameters,
     stage_counts,
-    updated_parameters,
 )
 from seatrial.planning.workload import Workload
 from seatrial.spec.model import Architecture
@@ -80,9 +80,6 @@ def _expanded(model: Architecture) -> float:
     return expanded_weights(model, latent) / attention_parameters(model, 1)
 
 
-OPTIMIZER_BYTES = 34
-"""Bytes per parameter for Adam: it reads gradient, master weight and two moments, and writes the
-last three and the weight."""
 FLASH_BACKWARD = 2.5
 """Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 SOFTMAX_WIDTH = 43
@@ -216,6 +213,8 @@ class Quantities:
     """Number of domains beyond the first, which congest the network."""
     optimizer_bytes: float
     """Bytes that the update reads and writes, per step."""
+    optimizer_flops: float
+    """Products of the update, per step."""
     model_flops: float
     """Products per step over all GPUs, without recomputation, with causal attention."""
 
@@ -290,7 +289,8 @@ def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCou
         gradients=copies.gradients,
         weights=copies.weights,
         nodes=max(0.0, ranks / place.domain - 1),
-        optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
+        optimizer_bytes=update_bytes(workload, own),
+        optimizer_flops=update_flops(workload, counts),
         model_flops=3.0 * forward * (ranks // layout.pp_size) * workload.micro_batches,
     )
 
