@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backtest.machines import hardware
 from backtest.published_models import PublishedModel, published_model
-from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.stages import Stage

@@ -16,6 +16,7 @@ from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
 from tests.engine.agreement.drawing import drawn
+from tests.engine.agreement.healthy import NEWER
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
@@ -39,6 +40,10 @@ def test_both_agree_on_a_few_runs() -> None:
     hold(list(compare(range(DRAWS, DRAWS + FEW))))
 
 
+def test_both_agree_on_a_few_runs_of_newer_models() -> None:
+    hold(list(compare(range(NEWER, NEWER + FEW))))
+
+
 @pytest.mark.slow
 def test_the_static_check_accepts_nothing_that_the_engine_refuses() -> None:
     hold(list(compare(range(DRAWS))))
@@ -54,9 +59,10 @@ def test_one_process_answers_as_processes_of_their_own_do() -> None:
 
 
 @pytest.mark.slow
-def test_what_both_accept_is_built() -> None:
+@pytest.mark.parametrize("first", [0, NEWER], ids=["older", "newer"])
+def test_what_both_accept_is_built(first: int) -> None:
     catalog, built = Catalog(), 0
-    for number in range(DRAWS):
+    for number in range(first, first + DRAWS):
         draw = drawn(number)
         if static_errors(draw, catalog)[0] or draw.spec["training"]["precision"] != "bf16":
             continue

@@ -40,7 +40,7 @@ def layer_parameters(model: Architecture, layer: int, sharding: ParameterShardin
         shared = moe.shared_expert_ffn_hidden_size
         block = router + moe.experts // sharding.ep_size * expert
         block += _feed_forward(model, shared, sharding.tp_size) if shared else 0
-    return norms + _attention(model, sharding.tp_size) + block
+    return norms + attention_parameters(model, sharding.tp_size) + block
 
 
 def _norm_parameters(model: Architecture, width: int) -> int:
@@ -48,8 +48,8 @@ def _norm_parameters(model: Architecture, width: int) -> int:
     return 2 * width if model.norm is Norm.LAYERNORM else width
 
 
-def _attention(model: Architecture, tp_size: int) -> int:
-    """Return the parameters of the query, key, value and output projections."""
+def attention_parameters(model: Architecture, tp_size: int) -> int:
+    """Return the parameters of the query, key, value and output projections on one rank."""
     sinks = model.heads // tp_size if model.attention_sinks else 0
     if model.latent_attention is not None:
         return sinks + _latent_attention(model, model.latent_attention, tp_size)
@@ -159,8 +159,15 @@ def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stag
     if last:
         parameters += _norm_parameters(model, model.hidden_size)
         parameters += prediction_parameters(model, sharding)
-        copies = (not model.tied_embeddings) + (
-            not first and (model.tied_embeddings or model.mtp_layers > 0)
-        )
+        copies = embedding_copies(model, first=first)
         parameters += copies * (padded_vocab // layout.tp_size * model.hidden_size)
     return parameters
+
+
+def embedding_copies(model: Architecture, *, first: bool) -> int:
+    """Return the matrices over the vocabulary on the last stage, besides those of the first stage.
+
+    `first` is True if it is the first stage too.
+    """
+    copied = not first and (model.tied_embeddings or model.mtp_layers > 0)
+    return (not model.tied_embeddings) + copied

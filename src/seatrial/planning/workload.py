@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from seatrial.planning.layout import Layout
 from seatrial.planning.stages import Stage
 from seatrial.spec.model import Architecture
+from seatrial.spec.model_parts import LatentAttention
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.training import Precision
 
@@ -36,6 +37,12 @@ class Hardware:
     gpus_per_node: int
     network_bandwidth: float
     """Network bandwidth of a node per GPU in one direction, bytes/s."""
+
+
+PUBLISHED_LATENT = LatentAttention(
+    kv_rank=512, q_rank=1536, qk_head_dim=128, rope_head_dim=64, value_head_dim=128
+)
+"""Latent attention of DeepSeek V3 and Kimi K2 (arXiv 2412.19437, section 4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +81,34 @@ class Workload:
     hidden_dropout: bool = False
     """True if there is dropout on the residual stream, whose masks are stored."""
     attention_weights: int = 0
-    """Attention parameters per layer if they differ from grouped queries (MLA); otherwise 0."""
+    """Attention parameters per layer of a published run with latent attention that was fitted
+    without its dimensions; otherwise 0."""
     attention_share: float = 1.0
-    """Mean fraction of the sequence that a token attends to; below 1 with attention windows."""
+    """Work of core attention in such a run, relative to that of the model's heads."""
     shard_size: int = 0
     """Number of adjacent ranks that shard the state; 0 for all model replicas."""
     moe_every: int = 1
-    """Interval between layers with experts, after the leading dense layers."""
+    """Interval between layers with experts in such a run; others have it in their model."""
     recompute_modules: frozenset[RecomputeModule] = frozenset()
     """Modules that selective recomputation covers; if empty, core attention."""
     narrow_weights: bool = False
     """True if weights are stored only in the 8 or 4 bits of the products (`--fp8-param-gather`)."""
+    muon_steps: int = 0
+    """Newton-Schulz iterations of Muon, which updates the layers' matrices; 0 for AdamW alone."""
+
+    @property
+    def latent_attention(self) -> LatentAttention | None:
+        """The dimensions of latent attention; None for grouped queries.
+
+        A published run that states only `attention_weights` has those of DeepSeek V3.
+        """
+        return PUBLISHED_LATENT if self.attention_weights else self.model.latent_attention
+
+    @property
+    def expert_interval(self) -> int:
+        """Interval between layers with experts, after the leading dense layers."""
+        moe = self.model.moe
+        return self.moe_every if moe is None else max(self.moe_every, moe.layer_interval)
 
     @property
     def tokens_per_step(self) -> int:

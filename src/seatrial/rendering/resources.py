@@ -7,6 +7,7 @@ from math import ceil, floor
 from seatrial.catalog.storage import StorageTier
 from seatrial.planning.node_floors import NodeFloors, node_floors
 from seatrial.planning.plan import Plan
+from seatrial.planning.saving.run_saves import muon_parameters
 from seatrial.planning.saving.save_budget import save_seconds
 from seatrial.planning.saving.size import (
     GB,
@@ -92,7 +93,8 @@ def small_resources(cpu: str, memory: str) -> Manifest:
 
 
 def saved_bytes(plan: Plan) -> int:
-    return checkpoint_bytes(plan.model.parameters, plan.spec.training.precision)
+    precision = plan.spec.training.precision
+    return checkpoint_bytes(plan.model.parameters, precision, muon_parameters(plan))
 
 
 def planned_save_seconds(scene: Scene) -> float | None:

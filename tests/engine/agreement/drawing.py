@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.engine.agreement.healthy import Spec, healthy
+from tests.engine.agreement.healthy import NEWER, Spec, healthy
 
 SEED = 20_260_711
 """All draws follow from it and their number."""
@@ -133,6 +133,19 @@ CHANGES: dict[str, NewValue] = {
     "data.split": _one_of([100, 0, 0], [98, 2, 0], [0, 100, 0], [99.5, 0.5, 0]),
 }
 """The fields that are changed, and to what."""
+NEWER_CHANGES: dict[str, NewValue] = {
+    "model.dimensions.mtp_layers": _one_of(0, 1, 3),
+    "model.dimensions.latent_attention.kv_rank": _near,
+    "model.dimensions.latent_attention.qk_head_dim": _near,
+    "model.dimensions.latent_attention.rope_head_dim": _near,
+    "model.dimensions.latent_attention.value_head_dim": _near,
+    "model.dimensions.moe.scaling_factor": _one_of(0.5, 1.0, 16.0),
+    "model.dimensions.moe.expert_bias": _one_of(True, False),
+    "model.dimensions.moe.groups": _size,
+    "model.dimensions.moe.groups_per_token": _size,
+    "model.dimensions.norm_epsilon": _one_of(1e-6, 1e-5),
+}
+"""Those of newer models, in draws from `NEWER` on."""
 
 
 def drawn(number: int) -> Draw:
@@ -141,7 +154,12 @@ def drawn(number: int) -> Draw:
     run = healthy(draw, number)
     if draw.random() >= BROKEN_SHARE:
         return Draw(number, run, None)
-    has_experts = value_at(run, "model.dimensions.moe") is not None
-    fields = [field for field in CHANGES if has_experts or ".moe." not in field]
+    changes = CHANGES if number < NEWER else CHANGES | NEWER_CHANGES
+    absent = [
+        f".{part}."
+        for part in ("moe", "latent_attention")
+        if value_at(run, f"model.dimensions.{part}") is None
+    ]
+    fields = [field for field in changes if not any(part in field for part in absent)]
     field = draw.choice(fields)
-    return Draw(number, run, Change(field, CHANGES[field](draw, value_at(run, field))))
+    return Draw(number, run, Change(field, changes[field](draw, value_at(run, field))))

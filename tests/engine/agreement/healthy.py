@@ -42,6 +42,10 @@ class Grid:
         return self.tp * self.cp * self.pp * self.dp
 
 
+NEWER = 10_000
+"""The first draw with the parts of newer models; those before it stay as they were recorded."""
+
+
 def healthy(draw: Random, number: int) -> Spec:
     """A run that breaks no rule, every field of its layout given."""
     machine = draw.choice(MACHINES)
@@ -52,6 +56,8 @@ def healthy(draw: Random, number: int) -> Spec:
     each = gcd(grid.world, machine.gpus)
     parallelism = _parallelism(draw, grid)
     dimensions = _dimensions(draw, grid, parallelism)
+    if number >= NEWER:
+        _add_newer_parts(draw, grid, parallelism, dimensions)
     training = _training(draw, grid, machine, dimensions)
     if training["precision"] == "fp16" and parallelism["sharding"] == "fsdp":
         training["precision"] = "bf16"
@@ -140,6 +146,34 @@ def _add_experts(draw: Random, grid: Grid, parallelism: Spec, dimensions: Spec) 
         "shared_expert_ffn_hidden_size": draw.choice((0, grid.tp * 256)),
         "dense_layers": draw.choice((0, 0, 1)) if dimensions["layers"] > 1 else 0,
     }
+
+
+def _add_newer_parts(draw: Random, grid: Grid, parallelism: Spec, dimensions: Spec) -> None:
+    """Latent attention or a window, another activation, prediction of more tokens, routing."""
+    if dimensions["family"] == "gpt":
+        dimensions["activation"] = draw.choice(("gelu", "squared-relu"))
+        return
+    if draw.random() < 0.4:
+        del dimensions["head_dim"]
+        dimensions["kv_heads"] = dimensions["heads"]
+        latent = {"kv_rank": 128, "qk_head_dim": 64, "rope_head_dim": 32, "value_head_dim": 64}
+        dimensions["latent_attention"] = latent | draw.choice(({}, {"q_rank": 192}))
+        parallelism["sequence_parallel"] = grid.tp > 1
+    else:
+        dimensions["rotary_fraction"] = draw.choice((1.0, 0.5))
+        dimensions["qk_norm"] = draw.random() < 0.5
+        if draw.random() < 0.5:
+            dimensions["window"] = {"tokens": 256, "full_every": draw.choice((None, 2))}
+            dimensions["attention_sinks"] = grid.cp == 1
+    dimensions["activation"] = draw.choice(("swiglu", "squared-relu"))
+    dimensions["mtp_layers"] = draw.choice((0, 0, 1, 2))
+    moe = dimensions.get("moe")
+    if moe is not None and draw.random() < 0.6:
+        moe |= {"score": "sigmoid", "expert_bias": draw.random() < 0.5, "scaling_factor": 2.5}
+        if moe["experts"] % 4 == 0 and moe["top_k"] == 2:
+            moe |= {"groups": 2, "groups_per_token": 1}
+    if moe is not None and dimensions["layers"] - moe["dense_layers"] > 1:
+        moe["layer_interval"] = draw.choice((1, 2))
 
 
 def _training(draw: Random, grid: Grid, machine: Machine, dimensions: Spec) -> Spec:

@@ -11,17 +11,12 @@ masks. Selective recomputation drops the tensors that its modules discard in meg
 
 from typing import NamedTuple
 
+from seatrial.planning.attention import compressed_width
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.workload import Workload
-from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Recompute, RecomputeModule
 
-LATENT_QUERY = LATENT_KEY = 192
-LATENT_VALUE = 128
-"""Elements per head in multi-latent attention (arXiv 2412.19437, section 4.2)."""
-LATENTS = 2 * (1536 + 512) + 64
-"""Elements of a token's compressed queries, keys and values, before and after their norms."""
 MASK_BYTES = 1
 """Bytes per element of a dropout mask, part of the bytes that attention stores per score."""
 NORMS = 2
@@ -99,8 +94,7 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
     element = element_bytes(workload)
     wider = element / HALF_BYTES
     input_bytes = narrow.input_bytes if narrow else element
-    swiglu = model.activation is Activation.SWIGLU
-    per_unit = constants.swiglu_bytes if swiglu else constants.gelu_bytes
+    per_unit = constants.swiglu_bytes if model.activation.gated else constants.gelu_bytes
     again = workload.recompute_modules if workload.recompute is Recompute.SELECTIVE else frozenset()
     return _Sizes(
         tokens,
@@ -129,7 +123,7 @@ def _residual(
     kept = whole
     if RecomputeModule.LAYERNORM in sizes.again:
         # A norm that is fused with the next product is not a separate module.
-        latent = workload.attention_weights > 0
+        latent = workload.latent_attention is not None
         kept -= sizes.hidden * (experts * sizes.element_bytes + latent * sizes.input_bytes)
     if RecomputeModule.MLP in sizes.again and not experts:
         kept -= sizes.hidden * sizes.input_bytes
@@ -143,10 +137,12 @@ def _attention(workload: Workload, constants: StackConstants, sizes: _Sizes) -> 
     output = model.heads * model.head_dim / tp
     projected = (model.heads + 2 * model.kv_heads) * model.head_dim / tp
     latents = 0.0
-    if workload.attention_weights:
-        output = model.heads * LATENT_VALUE / tp
-        projected = model.heads * (LATENT_QUERY + LATENT_KEY + LATENT_VALUE) / tp
-        latents = LATENTS / sizes.split
+    latent = workload.latent_attention
+    if latent is not None:
+        query = key = latent.qk_head_dim + latent.rope_head_dim
+        output = model.heads * latent.value_head_dim / tp
+        projected = model.heads * (query + key + latent.value_head_dim) / tp
+        latents = compressed_width(latent) / sizes.split
     attention_bytes = constants.attention_bytes * sizes.wider
     whole = tokens * (projected + output) * attention_bytes
     whole += tokens * latents * sizes.element_bytes
@@ -187,7 +183,7 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
     routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
     # Without a gate, a separate operation applies the router's weights and stores its input. With a
     # gate, the activation kernel applies the weights.
-    activated = 0.0 if model.activation is Activation.SWIGLU else sizes.element_bytes
+    activated = 0.0 if model.activation.gated else sizes.element_bytes
     routed_bytes += inner * (sizes.per_unit + activated)
     shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size
     if moe.shared_expert_ffn_hidden_size and sizes.input_bytes < HALF_BYTES:

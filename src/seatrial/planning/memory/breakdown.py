@@ -15,7 +15,7 @@ class MemoryPart(StrEnum):
     GRADIENTS = "gradients"
     """Gradients that the engine accumulates over the micro-batches of a step."""
     OPTIMIZER = "optimizer"
-    """fp32 master weights and both Adam moments, or this rank's shard of them."""
+    """fp32 master weights and the optimizer's moments, or this rank's shard of them."""
     ACTIVATIONS = "activations"
     """Tensors stored for the backward pass, for all micro-batches in flight."""
     LOGITS = "logits"

@@ -31,6 +31,11 @@ from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
+PREDICTION_WIDTHS = 5
+"""Tensors as wide as the residual stream that a layer for multi-token prediction stores besides
+those of its layer: its embeddings, the joined inputs (two), input and output of its final norm
+(`core/transformer/multi_token_prediction.py` in megatron-core 0.19.2)."""
+
 
 def in_flight(workload: Workload, stage: int) -> float:
     """Return the peak number of micro-batches whose activations a stage stores.
@@ -103,12 +108,16 @@ def deciding_stages(workload: Workload) -> tuple[int, ...]:
 
     The stages between the first and the last have the same number of layers, and earlier stages
     have more micro-batches in flight. Leading layers without experts make a stage smaller, so the
-    first stage without such layers is included too.
+    first stage without such layers is included too. If layers with and without experts alternate,
+    it is the first of the stages with the most experts.
     """
     last = workload.layout.pp_size - 1
     if last < 2:
         return tuple(range(last + 1))
     moe = workload.model.moe
+    if moe is not None and moe.layer_interval > 1:
+        most = max(range(1, last), key=lambda n: stage_layers(workload, n).expert)
+        return tuple(sorted({0, 1, most, last}))
     if moe is None or not moe.dense_layers:
         return (0, 1, last)
     free = next((n for n in range(1, last) if not stage_layers(workload, n).dense), 1)
@@ -201,7 +210,7 @@ def _stage(
     logits = 0.0
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
-        kept += 2 * layer.width
+        kept += (2 + PREDICTION_WIDTHS * workload.model.mtp_layers) * layer.width
         logits = logit_memory(workload, known)
     # The logits are freed before the backward pass of the first layer: the larger peak counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
@@ -228,7 +237,10 @@ def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], ind
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:
-    """Return the bytes of logits, softmax and gradient for one micro-batch on the last stage."""
+    """Return the bytes of logits, softmax and gradient for one micro-batch on the last stage.
+
+    Each layer for multi-token prediction has its own, which are stored as long as the others.
+    """
     layout = workload.layout
     tokens = workload.micro_batch_size * workload.sequence_length / layout.cp_size
     # One copy is in the format of the products, the others are in fp32.
@@ -236,4 +248,5 @@ def logit_memory(workload: Workload, known: StackConstants) -> float:
     own = known.logit_bytes + wider if known.logit_bytes else 0.0
     whole = known.whole_logit_bytes + wider if known.whole_logit_bytes else 0.0
     per_entry = own / layout.tp_size + whole
-    return tokens * workload.padded_vocab_size * per_entry
+    heads = 1 + workload.model.mtp_layers
+    return tokens * workload.padded_vocab_size * per_entry * heads

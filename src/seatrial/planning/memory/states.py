@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights, gradients and optimizer state on a rank: 18 bytes per parameter, sharded or not.
 
+Muon keeps one moment instead of two for the parameters of the layers; the few in norms and biases,
+which AdamW updates, are counted with them. Its data-parallel ranks share whole matrices
+(`core/optimizer/layer_wise_optimizer.py` in megatron-core 0.19.2), so one rank has all states of
+the largest matrix: the embeddings.
+
 Products in 8 or 4 bits add narrow copies of the layers' weights.
 
 Objects that a search creates thousands of times are named tuples, which take a third of the time
@@ -12,14 +17,23 @@ from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import element_bytes, layer_weight_bytes
-from seatrial.planning.parameters import ParameterSharding, input_parameters, layer_parameters
+from seatrial.planning.parameters import (
+    ParameterSharding,
+    embedding_copies,
+    input_parameters,
+    layer_parameters,
+    prediction_parameters,
+)
 from seatrial.planning.workload import Workload
 from seatrial.spec.model import Norm
+from seatrial.spec.model_parts import MixtureOfExperts
 from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 MOMENTS_BYTES = 8
 """Bytes per parameter for both Adam moments, in fp32."""
+MOMENTUM_BYTES = 4
+"""Bytes per parameter for Muon's momentum, in fp32."""
 MASTER_BYTES = 4
 """Bytes per parameter for the fp32 copy that the optimizer updates, if weights have fewer bits."""
 
@@ -39,6 +53,8 @@ class ModelCounts(NamedTuple):
     """Parameters of the output projection on the last stage."""
     final_norm: int
     """Parameters of the norm before the output."""
+    joining: int
+    """Parameters of multi-token prediction outside its layers: norms and projection of inputs."""
 
 
 class Layers(NamedTuple):
@@ -67,7 +83,7 @@ def model_counts(workload: Workload) -> ModelCounts:
     dense = expert = layer_parameters(model, 0, shares)
     routed = 0
     if model.moe is not None:
-        expert = layer_parameters(model, model.moe.dense_layers, shares)
+        expert = layer_parameters(model, _expert_layer(model.moe), shares)
         routed = _routed_parameters(workload, expert)
     if workload.attention_weights:
         grouped = 2 * model.hidden_size * (model.heads + model.kv_heads) * model.head_dim
@@ -76,7 +92,20 @@ def model_counts(workload: Workload) -> ModelCounts:
     words = workload.padded_vocab_size // tp * model.hidden_size
     norm = (2 if model.norm is Norm.LAYERNORM else 1) * model.hidden_size
     inputs = input_parameters(model, workload.padded_vocab_size, tp)
-    return ModelCounts(dense, expert, routed, inputs, words, norm)
+    joining = prediction_parameters(model, shares)
+    joining -= model.mtp_layers * (expert if predicts_with_experts(workload) else dense)
+    return ModelCounts(dense, expert, routed, inputs, words, norm, joining)
+
+
+def _expert_layer(moe: MixtureOfExperts) -> int:
+    """Return the index of the first layer with experts."""
+    return moe.dense_layers + moe.layer_interval - 1
+
+
+def predicts_with_experts(workload: Workload) -> bool:
+    """Return True if the layers for multi-token prediction have experts, as the last layer has."""
+    moe = workload.model.moe
+    return moe is not None and moe.has_experts(workload.model.layers - 1)
 
 
 def _routed_parameters(workload: Workload, expert_layer: int) -> int:
@@ -92,21 +121,35 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
     one = ParameterSharding(layout.tp_size, moe.experts, layout.etp_size)
     if held == 1:
         all_held = ParameterSharding(layout.tp_size, 1, layout.etp_size)
-        more = layer_parameters(model, moe.dense_layers, all_held) - expert_layer
+        more = layer_parameters(model, _expert_layer(moe), all_held) - expert_layer
         return more // max(1, moe.experts - 1)
-    fewer = layer_parameters(model, moe.dense_layers, one)
+    fewer = layer_parameters(model, _expert_layer(moe), one)
     return (expert_layer - fewer) * held // (held - 1)
 
 
 def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
-    """Return the number of layers in each chunk of a stage, with and without experts."""
+    """Return the number of layers in each chunk of a stage, with and without experts.
+
+    Layers for multi-token prediction are in the last chunk of the last stage.
+    """
+    found = _model_layers(workload, stage)
+    more = workload.model.mtp_layers
+    if more and stage == workload.layout.pp_size - 1:
+        dense, expert = found[-1]
+        experts = predicts_with_experts(workload)
+        found[-1] = Layers(dense + (0 if experts else more), expert + (more if experts else 0))
+    return found
+
+
+def _model_layers(workload: Workload, stage: int) -> list[Layers]:
+    """Return the number of the model's own layers in each chunk of a stage."""
     chunks = workload.stages[stage].chunks
     moe = workload.model.moe
     if moe is None:
         if len(chunks) == 1:
             return [Layers(len(chunks[0]), 0)]
         return [Layers(len(chunk), 0) for chunk in chunks]
-    leading, every = moe.dense_layers, workload.moe_every
+    leading, every = moe.dense_layers, workload.expert_interval
     if not leading and every == 1:
         return [Layers(0, len(chunk)) for chunk in chunks]
     experts = [
@@ -140,9 +183,8 @@ def stage_parameters(
     if stage == 0:
         rest += counts.inputs
     if stage == workload.layout.pp_size - 1:
-        rest += counts.final_norm
-        if stage or not workload.model.tied_embeddings:
-            rest += counts.outputs
+        rest += counts.final_norm + counts.joining
+        rest += counts.outputs * embedding_copies(workload.model, first=stage == 0)
     return rest, routed
 
 
@@ -164,15 +206,18 @@ def states(
     weights = parameters * (weight_bytes + known.state_bytes)
     copies = layer_weight_bytes(workload)
     if copies:
-        in_layers = layers.dense * counts.dense_layer + layers.expert * counts.expert_layer
-        weights += in_layers * copies
+        weights += _in_layers(counts, layers) * copies
     if sharding is Sharding.NONE:
-        return States(
-            int(weights), parameters * workload.gradient_bytes, int(parameters * optimizer_bytes)
-        )
+        optimizer = parameters * optimizer_bytes
+        if workload.muon_steps:
+            optimizer -= _in_layers(counts, layers) * (MOMENTS_BYTES - MOMENTUM_BYTES)
+        return States(int(weights), parameters * workload.gradient_bytes, int(optimizer))
     shared = rest / (layout.dp_size * layout.cp_size)
     if routed:
         shared += routed / max(1, layout.edp_size)
+    if workload.muon_steps:
+        optimizer = _layer_wise(workload, counts, layers, optimizer_bytes, shared)
+        return States(int(weights), parameters * workload.gradient_bytes, int(optimizer))
     if sharding is not Sharding.FSDP:
         return States(
             int(weights), parameters * workload.gradient_bytes, int(shared * optimizer_bytes)
@@ -184,6 +229,27 @@ def states(
         int((shared + largest) * workload.gradient_bytes),
         int(shared * optimizer_bytes),
     )
+
+
+def _in_layers(counts: ModelCounts, layers: Layers) -> int:
+    """Return the parameters in the layers of a stage."""
+    return layers.dense * counts.dense_layer + layers.expert * counts.expert_layer
+
+
+def _layer_wise(
+    workload: Workload, counts: ModelCounts, layers: Layers, each: float, shared: float
+) -> float:
+    """Return the bytes of Muon's states on the fullest rank of a stage.
+
+    `each` is the bytes per parameter with AdamW, `shared` is an even share of the parameters.
+    """
+    layout = workload.layout
+    routed = layers.expert * counts.experts
+    inside = (_in_layers(counts, layers) - routed) / (layout.dp_size * layout.cp_size)
+    inside += routed / max(1, layout.edp_size)
+    even = shared * each - inside * (MOMENTS_BYTES - MOMENTUM_BYTES)
+    has_words = shared > inside
+    return max(even, counts.outputs * each) if has_words else even
 
 
 GATHERED_LAYERS = 2

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from math import isqrt
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.planning.parameters import input_parameters
 from seatrial.planning.plan import Plan
 from seatrial.planning.saving.interval import FailureRate, losses, rate_of
 from seatrial.planning.saving.save_budget import RESTART_SECONDS, SaveBudget, SavedRun, save_budget
 from seatrial.planning.saving.size import node_bandwidth
 from seatrial.planning.search.candidates import Priced
+from seatrial.spec.training import OptimizerName
 
 MOST_AT_RISK = 7200.0
 """Maximum seconds of work between two saves by default, even if a longer interval is better."""
@@ -40,6 +42,15 @@ class Saves:
     """Seconds of work between two saves: the most that one failure loses."""
 
 
+def muon_parameters(plan: Plan) -> int:
+    """Return the parameters that Muon updates: those in the layers; 0 with AdamW alone."""
+    if plan.spec.training.optimizer.name is not OptimizerName.MUON:
+        return 0
+    model, vocab = plan.model.architecture, plan.model.padded_vocab_size
+    outputs = 0 if model.tied_embeddings else vocab * model.hidden_size
+    return plan.model.parameters - input_parameters(model, vocab) - outputs
+
+
 def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
     """Return the checkpoints of a plan whose step time is known."""
     machines, checkpoints = plan.machines, plan.spec.checkpoints
@@ -53,6 +64,7 @@ def saves_of(plan: Plan, chosen: Priced, catalog: Catalog) -> Saves:
         step_seconds=chosen.time.total,
         between_failures=rate.between_failures(machines.world_size),
         ranks=machines.world_size,
+        muon_parameters=muon_parameters(plan),
     )
     profile = catalog.profile(machines.profile)
     claimed = machines.storage.startswith("claim/")

@@ -47,6 +47,8 @@ class SavedRun:
     """Mean seconds between failures of the whole job."""
     ranks: int = 0
     """Number of ranks, each of which writes files of its own."""
+    muon_parameters: int = 0
+    """Parameters that Muon updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def save_budget(
     With an asynchronous save, training waits only for a copy to main memory, which is not modelled.
     The figures for a synchronous save are used as an upper bound.
     """
-    size = checkpoint_bytes(run.parameters, run.precision)
+    size = checkpoint_bytes(run.parameters, run.precision, run.muon_parameters)
     chosen = None if checkpoints.every_steps == AUTO else int(checkpoints.every_steps)
     writers = (run.nodes, run.node_bandwidth)
     save = save_seconds(size, writers, checkpoints.keep_last, tier, volume)

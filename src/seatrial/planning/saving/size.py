@@ -14,6 +14,8 @@ MASTER_BYTES = 4
 """Bytes per parameter for the fp32 copy, which the optimizer updates."""
 MOMENT_BYTES = 8
 """Bytes per parameter for both Adam moments, in fp32."""
+MOMENTUM_BYTES = 4
+"""Bytes per parameter for Muon's momentum, in fp32."""
 
 TIB = 1 << 40
 MB = 10**6
@@ -21,17 +23,19 @@ GB = 10**9
 BITS_PER_BYTE = 8
 
 
-def checkpoint_bytes(parameters: int, precision: Precision = Precision.BF16) -> int:
+def checkpoint_bytes(
+    parameters: int, precision: Precision = Precision.BF16, muon_parameters: int = 0
+) -> int:
     """Return the size of a resumable checkpoint.
 
     Mixed precision takes 14 bytes per parameter: weights, fp32 master weights, both moments.
     BLOOM's README states 2.3 TB for 176 B (bigscience train/tr11-176B-ml); the sizes in NVIDIA's
     dgxc-benchmarking imply 14.0-14.2. In fp32, the weights are the master copy. Learning rate,
-    random states and data position add some kilobytes.
+    random states and data position add some kilobytes. Muon has one moment instead of two.
     """
-    if precision is Precision.FP32:
-        return parameters * (MASTER_BYTES + MOMENT_BYTES)
-    return parameters * (WEIGHT_BYTES + MASTER_BYTES + MOMENT_BYTES)
+    weights = MASTER_BYTES if precision is Precision.FP32 else WEIGHT_BYTES + MASTER_BYTES
+    fewer = muon_parameters * (MOMENT_BYTES - MOMENTUM_BYTES)
+    return parameters * (weights + MOMENT_BYTES) - fewer
 
 
 def file_system_bandwidth(tier: StorageTier, capacity: int) -> float | None:

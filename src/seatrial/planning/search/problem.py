@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seatrial.catalog.accelerators import Accelerator
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.node_types import NodeType
+from seatrial.planning.attention import attended_share, core_width
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
@@ -17,7 +18,7 @@ from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.scalars import AUTO, Auto
-from seatrial.spec.training import Precision
+from seatrial.spec.training import Muon, Optimizer, OptimizerName, Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,22 @@ class SearchProblem:
     """True if there is dropout on the residual stream."""
     groups_within_node: bool = False
     """True if tensor, context and expert parallel groups must not span nodes."""
+    muon_steps: int = 0
+    """Newton-Schulz iterations of Muon; 0 for AdamW alone."""
 
     @property
     def output_layers(self) -> float:
-        """The cost of the logits, in layers, measured by their matrix multiplications."""
+        """The cost of what only the last stage computes, in layers, by matrix multiplications.
+
+        This is the logits and, with multi-token prediction, more layers, each with logits.
+        """
         model = self.model
-        layer = active_parameters(model, 0) / model.layers
-        attention = self.sequence_length * model.heads * model.head_dim
-        return model.hidden_size * model.vocab_size / (layer + attention)
+        layer = active_parameters(model.replace(mtp_layers=0), 0) / model.layers
+        attention = self.sequence_length * model.heads * core_width(model)
+        layer += attention * attended_share(model, self.sequence_length)
+        logits = model.hidden_size * model.vocab_size / layer
+        joined = 2 * model.hidden_size * model.hidden_size / layer
+        return logits + model.mtp_layers * (logits + joined + 1)
 
     def padded_vocab(self, tp_size: int) -> int:
         """Return the vocabulary size with the engine's padding."""
@@ -84,6 +93,7 @@ class SearchProblem:
             gradient_bytes=self.limits.gradient_bytes,
             recompute_modules=frozenset(self.given.recompute_modules),
             narrow_weights=self.limits.narrow_weights,
+            muon_steps=self.muon_steps,
             # Fused attention kernels only support 16-bit formats.
             flash_attention=self.precision is not Precision.FP32,
         )
@@ -121,7 +131,15 @@ def problem_of(basis: Basis) -> SearchProblem:
         hardware=hardware_of(machines, training.precision, basis.catalog),
         hidden_dropout=training.hidden_dropout > 0,
         groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
+        muon_steps=_muon_steps(training.optimizer),
     )
+
+
+def _muon_steps(optimizer: Optimizer) -> int:
+    """Return the Newton-Schulz iterations of Muon; 0 for AdamW alone."""
+    if optimizer.name is not OptimizerName.MUON:
+        return 0
+    return (optimizer.muon or Muon()).newton_schulz_steps
 
 
 def measured_on(basis: Basis) -> dict[str, str]:

@@ -227,15 +227,17 @@ def stage_ends(layers: int, pp: int, output_layers: float) -> list[Ends]:
     even: list[Ends] = [(None, None)] if layers % pp == 0 else []
     if pp == 1:
         return even
-    best, pace = None, layers / pp + output_layers if even else float("inf")
+    best, pace = None, (layers / pp + output_layers if even else float("inf"), 0.0)
     for middle in range(1, layers + 1) if pp > 2 else (0,):
         both = layers - middle * (pp - 2)
         if both < 2:
             break
         last = min(max(1, round((both - output_layers) / 2)), both - 1)
-        slowest = max(middle, both - last, last + output_layers)
-        if slowest < pace:
-            best, pace = (both - last, last), slowest
+        others = max(middle, both - last)
+        slowest = max(others, last + output_layers)
+        # If the last stage is the slowest in any case, the others are balanced for memory.
+        if (slowest, others) < pace:
+            best, pace = (both - last, last), (slowest, others)
     return [*even, best] if best else even
 
 

@@ -59,6 +59,9 @@ def workload_digest(workload: Workload) -> str:
     content = to_jsonable_python(workload)
     # Sets are not ordered.
     content["recompute_modules"] = sorted(content["recompute_modules"])
+    # Calibrations with AdamW were kept before there was another optimizer.
+    if not workload.muon_steps:
+        del content["muon_steps"]
     return digest(content)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from seatrial.planning.workload import Workload
-from seatrial.spec.model import Activation
+from seatrial.spec.model import Architecture
+from seatrial.spec.model_parts import LatentAttention
 
 TILE = 128
 """Edge of the output tile that one multiprocessor computes at a time."""
@@ -70,17 +71,21 @@ def layer_products(workload: Workload, tokens: float) -> LayerProducts:
     model, layout = workload.model, workload.layout
     hidden, tp = model.hidden_size, layout.tp_size
     units = multiprocessors(workload.hardware.accelerator)
-    gates = 2 if model.activation is Activation.SWIGLU else 1
+    gates = 2 if model.activation.gated else 1
     attention, dense, shared, experts = Products(), Products(), Products(), Products()
-    queries = model.heads * model.head_dim
-    width = queries + 2 * model.kv_heads * model.head_dim
-    if workload.attention_weights:
-        # Latent attention is modelled as the same work in products of the usual shape.
-        width = max(1, workload.attention_weights // hidden - queries)
-    attention.add(tokens, hidden, width / tp, units)
-    attention.add(tokens, queries / tp, hidden, units)
+    if model.latent_attention is not None:
+        split = tp if workload.sequence_parallel else 1
+        _add_latent(attention, model, model.latent_attention, tokens, tp, split, units)
+    else:
+        queries = model.heads * model.head_dim
+        width = queries + 2 * model.kv_heads * model.head_dim
+        if workload.attention_weights:
+            # Without its dimensions, latent attention is the same work in the usual shape.
+            width = max(1, workload.attention_weights // hidden - queries)
+        attention.add(tokens, hidden, width / tp, units)
+        attention.add(tokens, queries / tp, hidden, units)
     moe = model.moe
-    if moe is None or moe.dense_layers or workload.moe_every > 1:
+    if moe is None or moe.dense_layers or workload.expert_interval > 1:
         dense.add(tokens, hidden, gates * model.ffn_hidden_size / tp, units)
         dense.add(tokens, model.ffn_hidden_size / tp, hidden, units)
     if moe is not None:
@@ -94,3 +99,27 @@ def layer_products(workload: Workload, tokens: float) -> LayerProducts:
             shared.add(tokens, hidden, gates * inner, units)
             shared.add(tokens, inner, hidden, units)
     return LayerProducts(attention, dense, shared, experts)
+
+
+def _add_latent(
+    products: Products,
+    model: Architecture,
+    latent: LatentAttention,
+    tokens: float,
+    tp: int,
+    split: int,
+    units: int,
+) -> None:
+    """Add the projections of latent attention.
+
+    Every rank has the whole projections to the compressed vectors, for its part of the sequence.
+    """
+    hidden, heads = model.hidden_size, model.heads / tp
+    query = latent.qk_head_dim + latent.rope_head_dim
+    if latent.q_rank is not None:
+        products.add(tokens / split, hidden, latent.q_rank, units)
+    products.add(tokens, latent.q_rank or hidden, heads * query, units)
+    products.add(tokens / split, hidden, latent.kv_rank + latent.rope_head_dim, units)
+    values = latent.qk_head_dim + latent.value_head_dim
+    products.add(tokens, latent.kv_rank, heads * values, units)
+    products.add(tokens, heads * latent.value_head_dim, hidden, units)

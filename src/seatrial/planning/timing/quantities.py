@@ -8,8 +8,17 @@ arXiv 2104.04473 and 2205.05198: four all-reduces per layer, six with full recom
 
 from dataclasses import dataclass
 
+from seatrial.planning.attention import (
+    attended_share,
+    core_width,
+    expanded_weights,
+    key_value_width,
+    projected_width,
+)
 from seatrial.planning.memory.formats import element_bytes
+from seatrial.planning.parameters import attention_parameters
 from seatrial.planning.timing.matrix_products import Products, layer_products
+from seatrial.planning.timing.optimizer_update import update_bytes, update_flops
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.timing.traffic import (
     StageCount,
@@ -18,16 +27,15 @@ from seatrial.planning.timing.traffic import (
     per_step,
     rank_parameters,
     stage_counts,
-    updated_parameters,
 )
 from seatrial.planning.workload import Workload
-from seatrial.spec.model import Activation
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, RecomputeModule
 from seatrial.spec.training import Precision
 
 LATENT_UP = 0.29
-"""Fraction of up projections in the projections of latent attention: 54.5 of 187 million weights in
-a DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
+"""Fraction of up projections in the projections of latent attention if its dimensions are not
+stated: 54.5 of 187 million weights in a DeepSeek V3 layer (arXiv 2412.19437, section 4.2)."""
 
 
 @dataclass(slots=True)
@@ -57,16 +65,21 @@ def recomputed(workload: Workload) -> Recomputed:
     return Recomputed(
         attention=float(RecomputeModule.CORE_ATTENTION in modules),
         exchange=float(experts),
-        projections=LATENT_UP * (RecomputeModule.MLA_UP_PROJ in modules),
+        projections=_expanded(workload.model) * (RecomputeModule.MLA_UP_PROJ in modules),
         feed=float(RecomputeModule.MLP in modules),
         shared=float(experts or RecomputeModule.SHARED_EXPERTS in modules),
         experts=float(experts),
     )
 
 
-OPTIMIZER_BYTES = 34
-"""Bytes per parameter for Adam: it reads gradient, master weight and two moments, and writes the
-last three and the weight."""
+def _expanded(model: Architecture) -> float:
+    """Return the fraction of up projections in the projections of latent attention."""
+    latent = model.latent_attention
+    if latent is None:
+        return LATENT_UP
+    return expanded_weights(model, latent) / attention_parameters(model, 1)
+
+
 FLASH_BACKWARD = 2.5
 """Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 SOFTMAX_WIDTH = 43
@@ -180,7 +193,7 @@ class LayerQuantities:
     traffic: LayerTraffic
     model_flops: StageCount
     """Products that the model needs for a dense layer, a layer with experts and the logits: one
-    forward pass with causal attention."""
+    forward pass with causal attention, inside its windows."""
 
 
 @dataclass(slots=True)
@@ -200,6 +213,8 @@ class Quantities:
     """Number of domains beyond the first, which congest the network."""
     optimizer_bytes: float
     """Bytes that the update reads and writes, per step."""
+    optimizer_flops: float
+    """Products of the update, per step."""
     model_flops: float
     """Products per step over all GPUs, without recomputation, with causal attention."""
 
@@ -217,9 +232,13 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
     products = layer_products(workload, tokens)
     attention, dense = products.attention, products.dense
     shared, experts = products.shared, products.experts
-    square = 4.0 * tokens * sequence * model.heads * model.head_dim / tp * workload.attention_share
+    width = core_width(model)
+    square = 4.0 * tokens * sequence * model.heads * width / tp * workload.attention_share
+    needed = square * attended_share(model, sequence)
     again = recomputed(workload)
-    attention_flops, score_bytes = _attention(workload, again, square, tokens)
+    # Only a fused kernel skips the pairs of tokens outside a window.
+    computed = needed if workload.flash_attention else square
+    attention_flops, score_bytes = _attention(workload, again, computed, tokens)
     vocab = workload.padded_vocab_size / tp
     logits = 2.0 * tokens * hidden * vocab
     elementwise, moe_bytes = _elementwise(workload, tokens)
@@ -245,8 +264,8 @@ def layer_quantities(workload: Workload) -> LayerQuantities:
         local_experts=model.moe.experts / layout.ep_size if model.moe else 0.0,
         traffic=_layer_traffic(workload, again, tokens),
         model_flops=(
-            attention.flops + dense.flops + square / 2,
-            attention.flops + shared.flops + experts.flops + square / 2,
+            attention.flops + dense.flops + needed / 2,
+            attention.flops + shared.flops + experts.flops + needed / 2,
             logits,
         ),
     )
@@ -270,7 +289,8 @@ def step_quantities(workload: Workload, layer: LayerQuantities, counts: StageCou
         gradients=copies.gradients,
         weights=copies.weights,
         nodes=max(0.0, ranks / place.domain - 1),
-        optimizer_bytes=OPTIMIZER_BYTES * updated_parameters(workload, own),
+        optimizer_bytes=update_bytes(workload, own),
+        optimizer_flops=update_flops(workload, counts),
         model_flops=3.0 * forward * (ranks // layout.pp_size) * workload.micro_batches,
     )
 
@@ -294,7 +314,7 @@ def _layer_traffic(workload: Workload, again: Recomputed, tokens: float) -> Laye
     tp, moe, element = layout.tp_size, model.moe, element_bytes(workload)
     collectives = (6.0 if workload.recompute is Recompute.FULL else 4.0) if tp > 1 else 0.0
     ring = 2.0 * (tp - 1) / tp * tokens * model.hidden_size * element
-    keys = 2.0 * element * tokens * model.kv_heads * model.head_dim / tp
+    keys = element * tokens * key_value_width(model) / tp
     exchanges = 4.0 + 2.0 * again.exchange if moe is not None and layout.ep_size > 1 else 0.0
     routed = tokens / tp * (moe.top_k if moe is not None else 0) * model.hidden_size * element
     return LayerTraffic(
@@ -334,7 +354,7 @@ def _attention(
     """Return the products of attention in all passes, and the bytes of stored scores."""
     if workload.flash_attention:
         # A fused kernel skips the half of the square that the causal mask hides.
-        softmax = 1 + SOFTMAX_WIDTH / workload.model.head_dim
+        softmax = 1 + SOFTMAX_WIDTH / core_width(workload.model)
         return square / 2 * softmax * (1 + FLASH_BACKWARD + again.attention), 0.0
     heads = workload.model.heads / workload.layout.tp_size
     scores = tokens * workload.sequence_length * heads
@@ -346,8 +366,8 @@ def _elementwise(workload: Workload, tokens: float) -> tuple[float, float]:
     """Return the bytes that elementwise operations move, without and with experts."""
     model, tp = workload.model, workload.layout.tp_size
     share = tp if workload.sequence_parallel else 1
-    wide = 3 if model.activation is Activation.SWIGLU else 2
-    inner = (model.heads + 2 * model.kv_heads) * model.head_dim
+    wide = 3 if model.activation.gated else 2
+    inner = projected_width(model)
     element = element_bytes(workload)
     residual = element * tokens * (RESIDUAL_TOUCHES * model.hidden_size / share + inner / tp)
     dense = residual + element * tokens * wide * model.ffn_hidden_size / tp

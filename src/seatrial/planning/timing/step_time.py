@@ -191,7 +191,8 @@ def part_times(q: Quantities, each: Pieces, rates: Rates) -> dict[TimePart, floa
         TimePart.PIPELINE_TRANSFER: batches * transfer,
         TimePart.BUBBLE: interleaved_bubble(whole - stage, q.pipeline.vp_size),
         TimePart.DATA_PARALLEL: batches * (longer(stage, gathered) - stage) + exposed,
-        TimePart.OPTIMIZER: q.optimizer_bytes / (q.layer.bandwidth * rates.optimizer),
+        TimePart.OPTIMIZER: q.optimizer_bytes / (q.layer.bandwidth * rates.optimizer)
+        + q.optimizer_flops / (q.layer.peak_attention * rates.matrix),
         TimePart.OTHER: rates.step,
     }
 

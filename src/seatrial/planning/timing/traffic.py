@@ -5,13 +5,15 @@
 from dataclasses import dataclass
 
 from seatrial.planning.memory.formats import element_bytes
+from seatrial.planning.parameters import attention_parameters, embedding_copies
 from seatrial.planning.timing.placement import Placement, Route
 from seatrial.planning.workload import Workload
-from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Sharding
 
 StageCount = tuple[float, float, float]
-"""Number of dense layers, layers with experts, and heads (logits) in a stage."""
+"""Number of dense layers, layers with experts, and heads (logits) in a stage.
+
+A layer for multi-token prediction counts as a layer and a head."""
 
 
 @dataclass(slots=True)
@@ -38,8 +40,8 @@ class StageCounts:
 
 def stage_counts(workload: Workload) -> StageCounts:
     """Return the content of each stage."""
-    moe = workload.model.moe
-    every = workload.moe_every
+    model = workload.model
+    moe, every = model.moe, workload.expert_interval
     counts: list[StageCount] = []
     final = len(workload.stages) - 1
     for stage in workload.stages:
@@ -49,27 +51,48 @@ def stage_counts(workload: Workload) -> StageCounts:
             dense = moe.dense_layers
             experts = layers
             if dense or every > 1:
-                experts = sum(n >= dense and n % every == every - 1 for n in stage.layers)
-        counts.append((layers - experts, experts, 1.0 if stage.index == final else 0.0))
+                experts = sum(n >= dense and (n - dense) % every == every - 1 for n in stage.layers)
+        heads = 0.0
+        if stage.index == final:
+            heads = 1.0 + model.mtp_layers * (1 + _joined_share(workload))
+            layers += model.mtp_layers
+            if moe is not None and moe.has_experts(model.layers - 1):
+                experts += model.mtp_layers
+        counts.append((layers - experts, experts, heads))
     between = tuple(dict.fromkeys(counts[1:-1]))
     return StageCounts(
         each=tuple(counts),
         between=between,
         # A layer with experts takes about as long as two dense layers.
         fullest=max(between, default=counts[0], key=lambda count: count[0] + 2 * count[1]),
-        whole=(sum(count[0] for count in counts), sum(count[1] for count in counts), 1.0),
+        whole=(
+            sum(count[0] for count in counts),
+            sum(count[1] for count in counts),
+            counts[-1][2],
+        ),
     )
+
+
+def _joined_share(workload: Workload) -> float:
+    """Return the work of joining the inputs of multi-token prediction, relative to the logits.
+
+    One projects a token to the vocabulary, the other projects twice the width to the width.
+    """
+    return 2 * workload.model.hidden_size / workload.padded_vocab_size
 
 
 def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
     """Return the parameters on the fullest rank, without norms and biases."""
     model, layout = workload.model, workload.layout
     tp, moe, hidden = layout.tp_size, model.moe, model.hidden_size
-    matrices = 3 if model.activation is Activation.SWIGLU else 2
+    matrices = 3 if model.activation.gated else 2
     queries = model.heads * model.head_dim
     attention = workload.attention_weights or hidden * 2 * (
         queries + model.kv_heads * model.head_dim
     )
+    if model.latent_attention is not None:
+        # Ranks do not split the projections to the compressed vectors.
+        attention = tp * attention_parameters(model, tp)
     feed = matrices * hidden * model.ffn_hidden_size
     shared, routed = 0, 0.0
     if moe is not None:
@@ -84,8 +107,9 @@ def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
         own = dense * (attention + feed) + experts * (attention + shared)
         if index == 0:
             own += words
-        if index == final and not (model.tied_embeddings and index == 0):
-            own += words
+        if index == final:
+            copies = embedding_copies(model, first=index == 0)
+            own += words * copies + 2 * hidden * hidden * model.mtp_layers
         if own / tp + experts * routed > most_dense + most_expert:
             most_dense, most_expert = own / tp, experts * routed
     return RankParameters(most_dense, most_expert)
@@ -111,7 +135,7 @@ def per_step(workload: Workload, place: Placement, own: RankParameters) -> StepT
     _add_sum(traffic, workload, place, own.dense, copies, layout.tp_size)
     stride = layout.ep_size * layout.etp_size
     _add_sum(traffic, workload, place, own.expert, layout.edp_size, stride)
-    if workload.model.tied_embeddings and layout.pp_size > 1:
+    if layout.pp_size > 1 and (workload.model.tied_embeddings or workload.model.mtp_layers):
         words = workload.padded_vocab_size * workload.model.hidden_size / layout.tp_size
         moved = words * workload.gradient_bytes
         traffic.gradients.add(place.neighbour(moved, copies * layout.tp_size, layout.pp_size))

@@ -20,6 +20,7 @@ from seatrial.planning.search.candidates import Priced, SearchOutcome
 from seatrial.planning.search.choose import candidate_of, choices_of, constants_of
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.search import AS_FAST, search
+from seatrial.planning.search.space import stage_ends
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.parallelism import Recompute, Sharding
 from tests.unit.planning.search.asked import ODD_LAYERS, SMALL_MOE, asked, opened
@@ -238,3 +239,18 @@ def test_what_might_fit_is_taken_only_where_nothing_fits(catalog: Catalog) -> No
             assert outcome.lacking
             verdicts.add(MemoryFit.DOES_NOT_FIT)
     assert verdicts == set(MemoryFit)
+
+
+def test_the_last_stage_gets_fewer_layers_with_multi_token_prediction(catalog: Catalog) -> None:
+    plain = asked(catalog, ODD_LAYERS)
+    more = asked(catalog, ODD_LAYERS.replace("layers: 15", "layers: 15, mtp_layers: 2"))
+    # Two layers, their logits and the projections of their inputs.
+    logits = plain.output_layers
+    joined = 2 * 4096 / 128_000 * logits
+    assert more.output_layers == pytest.approx(logits + 2 * (1 + logits + joined))
+    layers = plain.model.layers
+    first, last = stage_ends(layers, 3, more.output_layers)[-1]
+    assert (first, last) == (7, 1)
+    usual = stage_ends(layers, 3, plain.output_layers)[-1]
+    assert usual[1] is not None
+    assert usual[1] > 1

@@ -38,6 +38,7 @@ MADE_FOR = {"model", "hardware"}
 WITHOUT_EFFECT = {"stages", "sharding", "micro_batches", "gradient_bytes", "stack"} | {
     "hidden_dropout",
     "shard_size",
+    "muon_steps",
     # The fitted runs gathered narrow weights where their software did, which no row states.
     "narrow_weights",
 }
