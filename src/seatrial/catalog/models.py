@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model presets: an architecture, and how its authors trained it."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 from pydantic import PositiveFloat, PositiveInt
 
 from seatrial.catalog.entry import Entry
+from seatrial.huggingface.config import HubModel, read_config
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.model import Architecture
 
@@ -13,7 +18,17 @@ class ModelPreset(Entry):
     """One published model."""
 
     architecture: Architecture
-    """All dimensions of the model."""
+    """All dimensions of the model; those of `config`, if it is set."""
+    series: str = ""
+    """Name of the series of models, by which tables group presets."""
+    config: str = ""
+    """The published config.json that the architecture is read from, a name in model-configs."""
+    without: tuple[str, ...] = ()
+    """Dimensions of the published config.json that the preset leaves out."""
+    huggingface: str = ""
+    """Name of the model on the Hugging Face Hub."""
+    verified: bool = True
+    """False if no primary source for the dimensions was found."""
     sequence_length: PositiveInt
     """Default sequence length for training."""
     published_parameters: str = ""
@@ -34,3 +49,19 @@ class ModelPreset(Entry):
     """Peak learning rate of the published training run, if stated."""
     engine: str = DEFAULT_ENGINE
     """The engine that trains the model."""
+
+
+CONFIGS = Path(__file__).parent / "data" / "model-configs"
+"""The published configurations that ship with Seatrial, with where each was read."""
+
+
+def published_model(name: str) -> HubModel:
+    """Return the model of a published configuration; raise OSError if there is no such file."""
+    file = CONFIGS / f"{name}.json"
+    return read_config(json.loads(file.read_text("utf-8"))["config"], file.name)
+
+
+def published_dimensions(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the dimensions of the published configuration that a preset's facts name."""
+    model = published_model(facts["config"]).architecture
+    return model.model_dump(mode="json", exclude=set(facts.get("without", ())))

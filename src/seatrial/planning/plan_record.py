@@ -80,6 +80,12 @@ UNUSED: Mapping[str, Any] = {
     "cpu_tolerations": True,
     "auto_resume_namespaces": True,
     "visible_after_seconds": True,
+    # Where the architecture was read; the architecture itself is a fact of its own.
+    "series": True,
+    "config": True,
+    "without": True,
+    "huggingface": True,
+    "verified": True,
     "images": {"tensorboard"},
     "sources": {"auto_resume_namespaces", "visible_after_seconds"},
 }
