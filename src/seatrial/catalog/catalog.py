@@ -16,7 +16,7 @@ from seatrial.catalog.entry import Entry
 from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
-from seatrial.catalog.models import CONFIGS, ModelPreset, published_dimensions
+from seatrial.catalog.models import CONFIGS, ModelPreset, published_facts, unlisted_preset
 from seatrial.catalog.node_types import HOST, NodeType, host_gpus
 from seatrial.catalog.profiles import Profile
 from seatrial.catalog.reading import (
@@ -34,6 +34,7 @@ from seatrial.codes.catalog import CatalogCode as CatalogCode
 from seatrial.codes.catalog import problem
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding
+from seatrial.huggingface.locate import delivered_name, find_config
 from seatrial.naming import nearest, of_size
 from seatrial.spec.tree import dotted
 
@@ -120,6 +121,16 @@ class Catalog:
     def model(self, name: str) -> ModelPreset:
         """Return the model preset with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.MODELS, name), ModelPreset)
+
+    def unlisted_model(self, address: str) -> ModelPreset:
+        """Return a model by the address of its config.json; the Hub is asked if need be."""
+        return unlisted_preset(address, find_config(address, self._own))
+
+    def model_files(self, address: str | None) -> dict[str, str]:
+        """Return the config.json of a run's model by its file name, for the run's pods."""
+        if address is None:
+            return {}
+        return {delivered_name(address): find_config(address, self._own).data.decode("utf-8")}
 
     def accelerator(self, name: str) -> Accelerator:
         """Return the accelerator with this name; raise NotInCatalogError if there is none."""
@@ -270,14 +281,14 @@ def _with_published(name: str, raw: RawEntry) -> dict[str, Any]:
     if not isinstance(config := raw.facts.get("config"), str):
         return raw.facts
     try:
-        published = published_dimensions(raw.facts)
+        published = published_facts(config, raw.facts.get("without", ()))
     except OSError:
         where = place(raw.file, name, dotted((name, "config")), ("config",))
         near = nearest(config, [file.stem for file in CONFIGS.glob("*.json")])
         fix = f"Did you mean {near}?" if near else "Remove config, and set architecture."
         rule = f"there is no published configuration {config!r}."
         raise FindingsError([problem(CatalogCode.INVALID, where, rule, fix, config)]) from None
-    return merge_facts({"architecture": published}, raw.facts)
+    return merge_facts(published, raw.facts)
 
 
 def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Presets against the configurations that their authors published (catalog/data/model-configs)."""
 
-import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.catalog.models import CONFIGS, ModelPreset, published_model
+from seatrial.catalog.models import ModelPreset, published_model
 from seatrial.errors import FindingsError, NotInCatalogError
 from seatrial.huggingface.refused import REFUSED_TYPES
 from seatrial.planning.parameters import active_parameters, total_parameters
@@ -133,16 +133,14 @@ def test_a_users_preset_takes_dimensions_from_a_configuration(tmp_path: Any) -> 
 def test_only_the_configuration_of_a_used_preset_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = []
-    text = type(CONFIGS).read_text
+    read: list[str] = []
 
-    def record(path: Any, *given: Any, **named: Any) -> str:
-        read.append(path.name)
-        return text(path, *given, **named)
+    def record(file: Path) -> Any:
+        read.append(file.stem)
+        return FILES[file.stem]
 
-    monkeypatch.setattr(type(CONFIGS), "read_text", record)
+    monkeypatch.setattr("seatrial.catalog.models.read_json", record)
     catalog = Catalog()
     assert len(catalog.names(Kind.MODELS)) > 80
     catalog.model("qwen3-8b")
-    assert [name for name in read if name.endswith(".json")] == ["qwen3-8b.json"]
-    assert json.loads(text(CONFIGS / "qwen3-8b.json"))["name"] == "qwen3-8b"
+    assert read == ["qwen3-8b"]
