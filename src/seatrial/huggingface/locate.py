@@ -16,7 +16,7 @@ from typing import Any
 from seatrial.codes.huggingface import HubConfigCode, config_refusal
 from seatrial.huggingface.download import MAX_BYTES, download_config
 from seatrial.spec.model import hub_address
-from seatrial.storage.state_files import DamagedError, make_directory, parse_json, write_state
+from seatrial.storage.state_files import DamagedError, parse_json, write_state
 
 CONFIG = "config.json"
 
@@ -71,7 +71,6 @@ def cache_directory() -> Path:
 def _keep(file: Path, data: bytes) -> None:
     """Write a file to the cache; a cache that cannot be written is not needed."""
     with suppress(OSError):
-        make_directory(file.parent)
         write_state(file, data, durable=False)
 
 
