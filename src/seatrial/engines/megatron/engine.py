@@ -19,7 +19,7 @@ from seatrial.engines.engine import (
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
-from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
