@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.codes.exchange import ExchangeCode, refusal
-from seatrial.huggingface.config import HubModel
 from seatrial.huggingface.tables import TABLES
 
 MPT = "mpt"
 """The model type of LLM Foundry's own models, which only its checkpoints are exported as."""
 
 
-def class_name(model: HubModel) -> str:
-    """Return the transformers class of a model."""
-    return "MptForCausalLM" if model.model_type == MPT else TABLES[model.model_type].class_name
+def class_name(model_type: str) -> str:
+    """Return the transformers class of a model type."""
+    return "MptForCausalLM" if model_type == MPT else TABLES[model_type].class_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def refuse_other_tensors(
         if name.startswith(MODEL_PREFIXES) and name not in twice
     }
     fix = "Check if the run's engine.options change the model. Such a model cannot be exported."
-    kind = class_name(model)
+    kind = class_name(model.model_type)
     for name in sorted(ours.keys() ^ known.keys()):
         rule = f"{kind} has no tensor for {name}, which the checkpoint contains."
         if name in known:
