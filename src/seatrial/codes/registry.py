@@ -16,6 +16,7 @@ from seatrial.codes.data import InputCode
 from seatrial.codes.datasets import DatasetCode
 from seatrial.codes.engines import EngineCode
 from seatrial.codes.exchange import ExchangeCode
+from seatrial.codes.huggingface import HubConfigCode
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.preflight import PreflightCode
 from seatrial.codes.rendering import RenderCode
@@ -33,6 +34,7 @@ AREAS: dict[type[StrEnum], tuple[str, str]] = {
     SiteCode: ("checks", "Checking a cluster for a run"),
     ResumeCode: ("checks", "Checking the checkpoint that a run resumes from"),
     CatalogCode: ("catalog", "Reading the catalog"),
+    HubConfigCode: ("huggingface", "Reading a published config.json"),
     InputCode: ("dataprep", "Reading raw text"),
     DatasetCode: ("dataprep", "Verifying prepared data"),
     RenderCode: ("rendering", "Rendering manifests"),

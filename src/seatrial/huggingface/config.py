@@ -1,0 +1,227 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Read a published config.json as an architecture, and write one. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from seatrial.codes.huggingface import HubConfigCode, config_refusal
+from seatrial.errors import FindingsError
+from seatrial.huggingface.fields import ConfigFields
+from seatrial.huggingface.parts import Found
+from seatrial.huggingface.refused import IGNORED, why_refused
+from seatrial.huggingface.tables import EXACT_GELU, READ_AS, TABLES, ModelTable
+from seatrial.spec.model import Architecture
+from seatrial.spec.model_parts import RouterScore
+
+Config = Mapping[str, Any]
+"""The content of a config.json."""
+
+SUPPORTED = f"Supported are the model types {', '.join(TABLES)}."
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """A model as its config.json describes it."""
+
+    model_type: str
+    """The type whose transformers class has the model."""
+    architecture: Architecture
+    init_std: float
+    """Standard deviation of the initial weights."""
+    exact_gelu: bool = False
+    """True if GELU is exact; the engine approximates it by tanh unless an option forbids that."""
+    differences: tuple[str, ...] = ()
+    """How the engine's model differs from the published one; weights cannot be exchanged then."""
+    ignored: Mapping[str, str] | None = None
+    """Fields of the config.json that do not change the model, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoHubClass:
+    """Why no transformers class has a model."""
+
+    reason: str
+
+
+def read_config(config: Config, where: str) -> HubModel:
+    """Return the model that a config.json describes; `where` names the file in messages.
+
+    Raises FindingsError if a field is missing, unknown, or has a value that the engine does not
+    support.
+    """
+    table = _table(config, where)
+    fields = ConfigFields(config, where)
+    fields.take("model_type")
+    init_std = fields.typed("initializer_range", float, table.init_std)
+    found: Found = {}
+    for part in table.parts:
+        part.read(fields, found)
+    ignored = {}
+    for name in fields.unread():
+        reason = table.ignored.get(name) or IGNORED.get(name)
+        if reason is None:
+            rule = f"Seatrial does not know the field {name} of {table.model_type}, "
+            rule += "which may change the model."
+            fix = f"If it does not, remove {name} from a copy of the file and use that file."
+            value = str(config[name])[:200]
+            raise config_refusal(HubConfigCode.UNKNOWN_FIELD, where, name, rule, fix, value)
+        ignored[name] = reason
+    exact_gelu = found.pop(EXACT_GELU, False)
+    architecture = _architecture(found, where)
+    return HubModel(
+        model_type=table.model_type,
+        architecture=architecture,
+        init_std=init_std,
+        exact_gelu=exact_gelu,
+        differences=engine_differences(architecture),
+        ignored=ignored,
+    )
+
+
+def _table(config: Config, where: str) -> ModelTable:
+    said = str(config.get("model_type"))
+    table = TABLES.get(READ_AS.get(said, said))
+    if table is None:
+        rule = f"models of type {said} are not supported: {why_refused(said)}."
+        if config.get("model_type") is None:
+            rule = "the file has no model_type, so it is not the config.json of a model."
+        code = HubConfigCode.MODEL_TYPE
+        raise config_refusal(code, where, "model_type", rule, SUPPORTED, said)
+    return table
+
+
+def _architecture(found: Found, where: str) -> Architecture:
+    nested: dict[str, Any] = {}
+    for path, value in found.items():
+        *sections, name = path.split(".")
+        target = nested
+        for section in sections:
+            target = target.setdefault(section, {})
+        target[name] = value
+    try:
+        return Architecture.model_validate(nested)
+    except ValidationError as error:
+        first = error.errors()[0]
+        context = first.get("ctx") or {}
+        field = ".".join(str(part) for part in first["loc"])
+        rule = str(context.get("rule") or f"{field}: {first['msg']}.")
+        raise config_refusal(
+            HubConfigCode.INVALID,
+            where,
+            field,
+            rule,
+            "Use the config.json that was published with the model.",
+            str(first.get("input"))[:200],
+        ) from None
+
+
+def engine_differences(model: Architecture) -> tuple[str, ...]:
+    """Return how the engine's model differs from the transformers class of the same dimensions."""
+    found = []
+    if model.latent_attention is not None:
+        if model.latent_attention.q_rank is None:
+            found.append(
+                "without a query rank, the engine has a trainable norm before each query "
+                "projection that the published model does not have"
+            )
+        if model.norm_epsilon != 1e-6:
+            found.append(
+                "transformers normalises the compressed vectors of latent attention with an "
+                f"epsilon of 1e-6, the engine with the model's, {model.norm_epsilon}"
+            )
+    moe = model.moe
+    if moe is not None and moe.groups is not None and moe.groups_per_token is not None:
+        best = 2 if moe.score is RouterScore.SIGMOID else 1
+        scored = moe.top_k // moe.groups_per_token
+        if scored != best:
+            found.append(
+                f"transformers scores a group of experts by its best {best}, the engine by its "
+                f"best {scored} (top_k / groups_per_token)"
+            )
+    return tuple(found)
+
+
+def write_config(
+    model_type: str,
+    architecture: Architecture,
+    *,
+    init_std: float = 0.02,
+    exact_gelu: bool = False,
+    dtype: str = "bfloat16",
+    tokens: Config | None = None,
+) -> dict[str, Any]:
+    """Return a config.json that transformers 4 and 5 read, for a type that has the model.
+
+    Use `model_type_for` for the type: others lose dimensions.
+    """
+    table = TABLES[model_type]
+    config: dict[str, Any] = {
+        "architectures": [table.class_name],
+        "model_type": table.model_type,
+        "torch_dtype": dtype,
+        "initializer_range": init_std,
+        "use_cache": True,
+    }
+    for part in table.parts:
+        config |= part.write(architecture)
+    if exact_gelu and "activation_function" in config:
+        config["activation_function"] = "gelu"
+    given = tokens or {}
+    return config | {name: given.get(name) for name in ("bos_token_id", "eos_token_id")}
+
+
+def model_type_for(architecture: Architecture) -> str | NoHubClass:
+    """Return the type whose transformers class has exactly this model, or why there is none."""
+    differences = engine_differences(architecture)
+    if differences:
+        return NoHubClass(f"{differences[0]}.")
+    nearest: list[str] | None = None
+    closest = ""
+    for name, table in TABLES.items():
+        lost = _lost(name, architecture)
+        if not lost:
+            return name
+        if nearest is None or len(lost) < len(nearest):
+            nearest, closest = lost, table.class_name
+    return NoHubClass(f"{closest}, the closest class, does not support {', '.join(nearest or [])}.")
+
+
+def _lost(model_type: str, architecture: Architecture) -> list[str]:
+    """Return the dimensions that a class does not have; empty if it has all of them."""
+    try:
+        back = read_config(write_config(model_type, architecture), model_type).architecture
+    except FindingsError as error:
+        return [error.findings[0].rule.rstrip("."), *["-"] * 99]
+    ours, theirs = _compared(architecture), _compared(back)
+    names = {name: None for name in (*ours, *theirs) if ours.get(name) != theirs.get(name)}
+    return [f"{name}: {ours.get(name)}" for name in names]
+
+
+def _compared(model: Architecture) -> dict[str, Any]:
+    """Return the dimensions that change what the model computes, by path."""
+    flat: dict[str, Any] = {}
+    for name, value in model.model_dump(mode="json").items():
+        inner = value if isinstance(value, dict) else {}
+        flat |= {f"{name}.{key}": each for key, each in inner.items()} or {name: value}
+    moe = model.moe
+    if moe is not None and all(map(moe.has_experts, range(model.layers))):
+        # No layer has this size.
+        flat.pop("ffn_hidden_size")
+    for path in _TRAINING:
+        flat.pop(path, None)
+    return flat
+
+
+_TRAINING = (
+    "family",
+    "mtp_layers",
+    "mtp_loss_coefficient",
+    "moe.aux_loss_coefficient",
+    "moe.balancing",
+    "moe.bias_update_rate",
+)
+"""Dimensions that training uses and a transformers class does not."""
