@@ -130,14 +130,14 @@ def _refuse_left_over(model: HubModel, names: set[str], directory: Path) -> None
     for name in sorted(names):
         tied = model.architecture.tied_embeddings and name == "lm_head.weight"
         if not tied and not UNUSED.fullmatch(name):
-            rule = f"the weights contain {name}, which {class_name(model.model_type)} does not have."
+            rule = (
+                f"the weights contain {name}, which {class_name(model.model_type)} does not have."
+            )
             fix = "Use weights and config.json of the same model."
             raise refusal(ExchangeCode.TENSORS, str(directory), rule, fix, name)
 
 
-def spec_of_model(
-    model: Architecture, checkpoint: str, options: dict[str, Any]
-) -> dict[str, Any]:
+def spec_of_model(model: Architecture, checkpoint: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a spec that starts from imported weights, with these engine options."""
     dimensions = model.model_dump(mode="json", exclude_none=True)
     spec: dict[str, Any] = {

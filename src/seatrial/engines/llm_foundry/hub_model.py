@@ -212,9 +212,7 @@ def _has_exact_gelu(values: Values, model_type: str, where: str) -> bool:
     return approximate != "tanh"
 
 
-def config_of_saved(
-    model: HubModel, values: Values, dtype: str, tokens: Values
-) -> dict[str, Any]:
+def config_of_saved(model: HubModel, values: Values, dtype: str, tokens: Values) -> dict[str, Any]:
     """Return the config.json of the model in a saved configuration."""
     if model.model_type != MPT:
         return config_of_model(model, values, dtype, tokens)

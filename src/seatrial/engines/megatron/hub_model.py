@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""The transformers model of Megatron's arguments, and Megatron's arguments of such a model. Pure."""
+"""The transformers model of Megatron's arguments, and the arguments of such a model. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
+from seatrial.engines.engine import ArgumentValue
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS
 from seatrial.engines.megatron.saved_model import architecture_of_arguments
 from seatrial.huggingface.config import HubModel, NoHubClass, model_type_for
@@ -70,12 +71,16 @@ _STORED = {
 """Names under which the engine stores options."""
 
 
+def flags_of_model(model: Architecture) -> dict[str, ArgumentValue]:
+    """Return the engine's flags for a model outside of a plan, without padding."""
+    plan: Any = _ModelOnly(_Sizes(model, model.max_positions, model.vocab_size))
+    return {flag.name: flag.value(plan) for flag in MODEL_FLAGS}
+
+
 def arguments_of_model(model: HubModel) -> dict[str, Any]:
     """Return the engine's arguments that describe a model, as a checkpoint contains them."""
     architecture = model.architecture
-    sizes = _Sizes(architecture, architecture.max_positions, architecture.vocab_size)
-    plan: Any = _ModelOnly(sizes)
-    values = {flag.name.replace("-", "_"): flag.value(plan) for flag in MODEL_FLAGS}
+    values = {name.replace("-", "_"): value for name, value in flags_of_model(architecture).items()}
     for flag, stored in _STORED.items():
         values[stored] = values.pop(flag)
     return {name: value for name, value in values.items() if value is not None} | {

@@ -181,7 +181,7 @@ def _attention(values: Values, where: str) -> dict[str, Any]:
             _refuse(where, f"a token attends to {after} later tokens (window_size).", size)
     if not values.get("multi_latent_attention"):
         return parts | {"qk_norm": bool(values.get("qk_layernorm"))}
-    latent = {
+    latent: dict[str, Any] = {
         "kv_rank": int(values.get("kv_lora_rank") or 32),
         "q_rank": int(values["q_lora_rank"]) if values.get("q_lora_rank") else None,
         "qk_head_dim": int(values.get("qk_head_dim") or 128),
@@ -256,7 +256,7 @@ def _experts(values: Values, where: str) -> dict[str, Any]:
         "shared_expert_ffn_hidden_size": int(
             values.get("moe_shared_expert_intermediate_size") or 0
         ),
-        "aux_loss_coefficient": _number(values.get("moe_aux_loss_coeff")),
+        "aux_loss_coefficient": _number(values.get("moe_aux_loss_coeff"), 0.01),
         "score": score,
         # The engine normalises sigmoid scores, and softmax scores unless it takes them first.
         "normalize_top_k": score == RouterScore.SIGMOID or not values.get("moe_router_pre_softmax"),

@@ -73,6 +73,7 @@ DIALECTS = {
         expert_parts=("w1", "w3", "w2"),
     ),
     "gpt_oss": Dialect(router="mlp.router"),
+    "starcoder2": Dialect(up="mlp.c_fc", down="mlp.c_proj"),
 }
 """Model types with other names than Llama, Qwen and DeepSeek."""
 
@@ -90,9 +91,7 @@ def _entries(model: Architecture, names: Dialect) -> Iterator[MappedTensor]:
         yield MappedTensor("embedding.position_embeddings.weight", "transformer.wpe.weight", rows)
     for kind in _norm_kinds(model):
         shape = (model.hidden_size,)
-        yield MappedTensor(
-            f"decoder.final_layernorm.{kind}", f"{names.final_norm}.{kind}", shape
-        )
+        yield MappedTensor(f"decoder.final_layernorm.{kind}", f"{names.final_norm}.{kind}", shape)
     yield from _decoder(model, names)
     for index in range(model.mtp_layers):
         yield from _prediction_layer(model, names, index)
@@ -203,7 +202,7 @@ class Block:
     def _heads(self) -> Iterator[MappedTensor]:
         model = self.model
         rows = (model.heads + 2 * model.kv_heads) * model.head_dim
-        kinds = {"weight": (rows, model.hidden_size)}
+        kinds: dict[str, Shape] = {"weight": (rows, model.hidden_size)}
         if model.linear_bias or model.qkv_bias:
             kinds["bias"] = (rows,)
         parts = {f"self_attn.{name}": part for name, part in HEADS.items()}
@@ -259,7 +258,7 @@ class Block:
         parts = {f"{hub}.{name}": part for name, part in GATED.items()}
         if names.up:
             parts = {names.up: TensorPart.WHOLE}
-        kinds = {"weight": (rows, model.hidden_size)}
+        kinds: dict[str, Shape] = {"weight": (rows, model.hidden_size)}
         if model.linear_bias:
             kinds["bias"] = (rows,)
         for kind, shape in kinds.items():

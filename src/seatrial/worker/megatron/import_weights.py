@@ -72,9 +72,7 @@ def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str,
         "bytes": done.record.shards.size,
         "record": done.record.identity,
         "checkpoint": str(target),
-        "spec": spec_of_model(
-            plan.model.architecture, str(target), options_of_model(plan.model)
-        ),
+        "spec": spec_of_model(plan.model.architecture, str(target), options_of_model(plan.model)),
     }
 
 

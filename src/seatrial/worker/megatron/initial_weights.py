@@ -87,7 +87,10 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
         fetch_config(source, fetched)
     directory = fetched or Path(source)
     _refuse_misfits(
-        read_model(directory), run, source, engine_args.padded_vocab_size or run.architecture.vocab_size
+        read_model(directory),
+        run,
+        source,
+        engine_args.padded_vocab_size or run.architecture.vocab_size,
     )
     if fetched is not None:
         _say(f"downloading {source} to {fetched} (only once per run)")

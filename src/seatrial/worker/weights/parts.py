@@ -47,8 +47,7 @@ def _head_rows(model: Architecture) -> tuple[int, int, int]:
 def joined(parts: Mapping[MappedTensor, torch.Tensor], model: Architecture) -> torch.Tensor:
     """Assemble the engine's tensor from all of its parts."""
     found = {
-        entry.part: tensor.t() if entry.transposed else tensor
-        for entry, tensor in parts.items()
+        entry.part: tensor.t() if entry.transposed else tensor for entry, tensor in parts.items()
     }
     first = next(iter(found.values()))
     if TensorPart.GATE in found:
