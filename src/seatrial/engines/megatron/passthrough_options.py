@@ -63,7 +63,7 @@ DERIVED = {
     "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
     "use-tp-pp-dp-mapping": "the plan sets the rank order",
     "pipeline-model-parallel-layout": "the plan sets the stages",
-    "rampup-batch-size": "the plan assumes a constant batch size",
+    "rampup-batch-size": "the plan assumes a constant batch size, and the engine ignores the ramp",
     "step-batch-size-schedule": "the plan assumes a constant batch size",
     "eval-global-batch-size": "the plan sets the number of evaluation samples",
     "eval-micro-batch-size": "the plan sets the number of evaluation samples",
