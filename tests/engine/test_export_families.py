@@ -93,9 +93,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Export
 
 def slow_except(names: tuple[str, ...], every: Any) -> list[Any]:
     """Mark all but some types as slow."""
-    return [
-        name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in every
-    ]
+    return [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in every]
 
 
 @pytest.mark.parametrize("model_type", slow_except(SHORT, FAMILIES))
@@ -136,7 +134,9 @@ def content(placed: Placed) -> bytes:
         return stream.read(placed.tensor.size)
 
 
-def rewritten(weights: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes]]) -> Path:
+def rewritten(
+    weights: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes]]
+) -> Path:
     """A copy of an export in which a tensor takes another's place or value."""
     shutil.copytree(weights, target)
     places = placed_tensors(weights)
@@ -184,7 +184,9 @@ CONTROLS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("control", slow_except(("gate and up swapped", "q_norm missing"), CONTROLS))
+@pytest.mark.parametrize(
+    "control", slow_except(("gate and up swapped", "q_norm missing"), CONTROLS)
+)
 def test_a_wrong_export_is_found(
     exported: Callable[[str], Exported], tmp_path: Path, control: str
 ) -> None:

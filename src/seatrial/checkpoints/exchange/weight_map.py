@@ -99,7 +99,7 @@ class WeightExchange:
 
 def config_of_model(model: HubModel, _: Values, dtype: str, tokens: Values) -> dict[str, Any]:
     """Return the config.json of a model that its dimensions describe completely."""
-    return write_config(
+    config = write_config(
         model.model_type,
         model.architecture,
         init_std=model.init_std,
@@ -107,6 +107,8 @@ def config_of_model(model: HubModel, _: Values, dtype: str, tokens: Values) -> d
         dtype=dtype,
         tokens=tokens,
     )
+    # If it is missing, some classes assume a token outside of a smaller vocabulary.
+    return {"pad_token_id": None} | config
 
 
 def no_exchange(title: str) -> WeightExchange:

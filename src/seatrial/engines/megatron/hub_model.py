@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
+from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.engines.engine import ArgumentValue
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS
 from seatrial.engines.megatron.saved_model import architecture_of_arguments
-from seatrial.huggingface.config import HubModel, NoHubClass, model_type_for
+from seatrial.huggingface.config import SUPPORTED, HubModel, NoHubClass, model_type_for
 from seatrial.spec.model import Activation, Architecture
 
 Values = Mapping[str, Any]
@@ -25,7 +25,7 @@ def model_of_arguments(values: Values, where: str) -> HubModel:
     architecture = architecture_of_arguments(values, where)
     model_type = model_type_for(architecture)
     if isinstance(model_type, NoHubClass):
-        raise refusal(ExchangeCode.NO_CLASS, where, model_type.reason, POSSIBLE)
+        raise refusal(ExchangeCode.NO_CLASS, where, model_type.reason, SUPPORTED)
     std = values.get("init_method_std") or values.get("init-method-std") or 0.02
     exact = architecture.activation is Activation.GELU and not _has_fused_gelu(values)
     return HubModel(model_type, architecture, float(std), exact)

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from seatrial.checkpoints.exchange.model import OFF, Plain, refuse_unless_plain
-from seatrial.codes.exchange import POSSIBLE, ExchangeCode, refusal
+from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.huggingface.config import SUPPORTED
 from seatrial.spec.model import Activation, Architecture, Family, Norm, Positions
 from seatrial.spec.model_parts import Balancing, RopeScalingKind, RouterScore
 
@@ -54,7 +55,7 @@ def architecture_of_arguments(arguments: Values, where: str) -> Architecture:
     Raises FindingsError if a feature has no dimension.
     """
     values = {name.replace("-", "_"): value for name, value in arguments.items()}
-    refuse_unless_plain(values, PLAIN, "Export", where, POSSIBLE)
+    refuse_unless_plain(values, PLAIN, "Export", where, SUPPORTED)
     hidden, heads = int(values["hidden_size"]), int(values["num_attention_heads"])
     norm = _norm(values)
     # The engine inverts the flag when it parses it.
@@ -93,7 +94,7 @@ def architecture_of_arguments(arguments: Values, where: str) -> Architecture:
 
 
 def _refuse(where: str, rule: str, value: object = "") -> NoReturn:
-    raise refusal(ExchangeCode.NO_CLASS, where, rule, POSSIBLE, str(value))
+    raise refusal(ExchangeCode.NO_CLASS, where, rule, SUPPORTED, str(value))
 
 
 def _number(value: object, default: float = 0.0) -> float:
