@@ -9,7 +9,7 @@ contain the same tensors, bit for bit.
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,17 +159,18 @@ def swap(name: str, data: bytes) -> tuple[str, bytes]:
     return name, data
 
 
-def ones_in(part: str) -> Callable[[str, bytes], tuple[str, bytes]]:
+def ones_in(part: str) -> Change:
     """A norm as if it were missing."""
     one = b"\x00\x00\x80\x3f"
     return lambda name, data: (name, one * (len(data) // 4) if part in name else data)
 
 
-def zeros_in(part: str) -> Callable[[str, bytes], tuple[str, bytes]]:
+def zeros_in(part: str) -> Change:
     """A bias as if it were missing."""
     return lambda name, data: (name, bytes(len(data)) if part in name else data)
 
 
+SHORT_CONTROLS = ("gate and up swapped", "q_norm missing")
 CONTROLS: dict[str, tuple[str, Any]] = {
     "gate and up swapped": ("qwen3", swap),
     "q_norm missing": ("qwen3", ones_in(".q_norm.")),

@@ -98,12 +98,12 @@ def test_base_models_of_gpt2_are_read_without_their_prefix(tmp_path: Path) -> No
 
 
 def test_what_the_engine_has_no_model_for_is_refused(tmp_path: Path) -> None:
-    for name, changed, said in (
+    for name, settings, said in (
         ("quantised", {"quantization_config": {"bits": 4}}, "quantised"),
         ("groups", {"num_experts_per_tok": 2}, "by its best 2, the engine by its best 1"),
         ("hybrid", {"model_type": "mamba"}, "mamba"),
     ):
-        directory = write(tmp_path / name, BY_TYPE["deepseek_v3"], **changed)
+        directory = write(tmp_path / name, BY_TYPE["deepseek_v3"], **settings)
         with pytest.raises(FindingsError) as refused:
             plan_import(directory, entries)
         assert said in refused.value.findings[0].rule
