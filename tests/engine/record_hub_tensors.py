@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from seatrial.checkpoints.exchange.safetensors_file import placed_tensors
 from seatrial.checkpoints.exchange.weight_map import config_of_model
 from seatrial.huggingface.config import HubModel
-from tests.engine.families import FAMILIES
+from tests.engine.model_types import FAMILIES
 
 RECORD = Path(__file__).parents[1] / "unit/checkpoints/exchange/transformers_tensors.json"
 

@@ -30,7 +30,7 @@ from seatrial.engines.megatron.trial import CPU_ARGUMENTS
 from seatrial.spec.model import Architecture
 from tests.conftest import MEGATRON
 from tests.engine.conftest import Figure
-from tests.engine.families import FAMILIES
+from tests.engine.model_types import FAMILIES
 from tests.engine.toy import DENSE, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
@@ -134,9 +134,11 @@ def content(placed: Placed) -> bytes:
         return stream.read(placed.tensor.size)
 
 
-def rewritten(
-    weights: Path, target: Path, change: Callable[[str, bytes], tuple[str, bytes]]
-) -> Path:
+Change = Callable[[str, bytes], tuple[str, bytes]]
+"""Returns the tensor whose place a tensor takes, and its own value."""
+
+
+def rewritten(weights: Path, target: Path, change: Change) -> Path:
     """A copy of an export in which a tensor takes another's place or value."""
     shutil.copytree(weights, target)
     places = placed_tensors(weights)

@@ -5,7 +5,7 @@
 from typing import Any
 
 from seatrial.huggingface.config import HubModel
-from tests.engine.families import FAMILIES
+from tests.engine.model_types import FAMILIES
 
 
 def changed(model: HubModel, **changes: Any) -> HubModel:
