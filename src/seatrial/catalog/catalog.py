@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,12 +16,13 @@ from seatrial.catalog.entry import Entry
 from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
-from seatrial.catalog.models import ModelPreset
+from seatrial.catalog.models import CONFIGS, ModelPreset, published_facts, unlisted_preset
 from seatrial.catalog.node_types import HOST, NodeType, host_gpus
 from seatrial.catalog.profiles import Profile
 from seatrial.catalog.reading import (
     RawEntry,
     file_names,
+    merge_facts,
     missing_directories,
     place,
     read_kind,
@@ -32,6 +34,7 @@ from seatrial.codes.catalog import CatalogCode as CatalogCode
 from seatrial.codes.catalog import problem
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding
+from seatrial.huggingface.locate import delivered_name, find_config
 from seatrial.naming import nearest, of_size
 from seatrial.spec.tree import dotted
 
@@ -90,6 +93,8 @@ class Catalog:
         for candidate, raw in entries.items():
             if name in raw.aliases:
                 return candidate
+        if kind is Kind.MODELS and (found := self._on_the_hub(name)):
+            return found
         match = self._nearest(kind, name)
         having = self._machines_with(name) if kind is Kind.NODE_TYPES else []
         meant = self._meant(kind, name) or ([match] if match else [])
@@ -108,7 +113,7 @@ class Catalog:
         name = self.canonical(kind, name)
         raw = self._entries(kind)[name]
         try:
-            return ENTRY_TYPES[kind].model_validate(raw.facts)
+            return ENTRY_TYPES[kind].model_validate(_with_published(name, raw))
         except ValidationError as error:
             found = invalid(error, kind, name, ENTRY_TYPES[kind], raw.file)
             raise FindingsError(found) from None
@@ -116,6 +121,16 @@ class Catalog:
     def model(self, name: str) -> ModelPreset:
         """Return the model preset with this name; raise NotInCatalogError if there is none."""
         return _typed(self.entry(Kind.MODELS, name), ModelPreset)
+
+    def unlisted_model(self, address: str) -> ModelPreset:
+        """Return a model by the address of its config.json; the Hub is asked if need be."""
+        return unlisted_preset(address, find_config(address, self._own))
+
+    def model_files(self, address: str | None) -> dict[str, str]:
+        """Return the config.json of a run's model by its file name, for the run's pods."""
+        if address is None:
+            return {}
+        return {delivered_name(address): find_config(address, self._own).data.decode("utf-8")}
 
     def accelerator(self, name: str) -> Accelerator:
         """Return the accelerator with this name; raise NotInCatalogError if there is none."""
@@ -219,6 +234,14 @@ class Catalog:
             return hosts or list(found)
         return of_size(name, entries) if kind is Kind.MODELS else []
 
+    def _on_the_hub(self, name: str) -> str | None:
+        """Return the preset of a model by its name on the Hub, in any case."""
+        wanted = name.lower().removeprefix("hf://")
+        for candidate, raw in self._entries(Kind.MODELS).items():
+            if wanted in (candidate, str(raw.facts.get("huggingface", "")).lower()):
+                return candidate
+        return None
+
     def _machines_with(self, accelerator: str) -> list[str]:
         """Return the node types with this GPU, for users who name a GPU instead of a node type."""
         wanted = accelerator.lower()
@@ -251,6 +274,21 @@ _CLOUD_WORDS = {
     "local": ("localhost", "host", "laptop", "cpu", "this-host"),
 }
 """Words that users write instead of a profile, by the cloud that they refer to."""
+
+
+def _with_published(name: str, raw: RawEntry) -> dict[str, Any]:
+    """Return the facts of an entry, with the dimensions of the config.json that it names."""
+    if not isinstance(config := raw.facts.get("config"), str):
+        return raw.facts
+    try:
+        published = published_facts(config, raw.facts.get("without", ()))
+    except OSError:
+        where = place(raw.file, name, dotted((name, "config")), ("config",))
+        near = nearest(config, [file.stem for file in CONFIGS.glob("*.json")])
+        fix = f"Did you mean {near}?" if near else "Remove config, and set architecture."
+        rule = f"there is no published configuration {config!r}."
+        raise FindingsError([problem(CatalogCode.INVALID, where, rule, fix, config)]) from None
+    return merge_facts(published, raw.facts)
 
 
 def _typed[T: Entry](entry: Entry, wanted: type[T]) -> T:

@@ -93,7 +93,7 @@ def read_kind(
                 before = entries[name].facts if name in entries else {}
                 # A price is replaced as a whole: a new amount with the old date would be wrong.
                 kept = {k: v for k, v in before.items() if not (k == "price" and k in facts)}
-                entries[name] = RawEntry(_merged(kept, facts), file)
+                entries[name] = RawEntry(merge_facts(kept, facts), file)
     wrong += [finding for name in entries for finding in _unlike(name, entries)]
     if wrong:
         raise FindingsError(wrong)
@@ -208,16 +208,16 @@ def _facts(name: str, entries: dict[str, RawEntry]) -> dict[str, Any]:
         return own
     # Aliases and price are specific to each entry and not inherited.
     base = {k: v for k, v in _facts(model, entries).items() if k not in ("aliases", "price")}
-    return _merged(base, own)
+    return merge_facts(base, own)
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge_facts(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Merge two sets of facts key by key, including tables; `above` takes precedence."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
-            merged[key] = _merged(old, value)
+            merged[key] = merge_facts(old, value)
         else:
             merged[key] = value
     return merged

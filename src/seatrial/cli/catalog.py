@@ -58,7 +58,8 @@ def _model(label: str, entry: Entry) -> Row:
     shape = entry.architecture
     padded = _padded_vocab_size(entry)
     return (
-        label,
+        entry.series,
+        label if entry.verified else f"{label} *",
         format_count(total_parameters(shape, padded)),
         f"{shape.layers:,}",
         f"{shape.hidden_size:,}",
@@ -147,6 +148,7 @@ def _number(value: float | None) -> str:
 _TABLES: dict[Kind, Table] = {
     Kind.MODELS: (
         (
+            name("series"),
             name("name"),
             number("parameters"),
             number("layers"),
@@ -374,11 +376,40 @@ def list_entries(
     if as_json:
         say_json([{"name": name} | plain(entry) for name, entry in entries.items()])
         return
-    columns, row = table_of(chosen)
-    tables.say_table(columns, [row(name, entry) for name, entry in entries.items()])
+    if chosen is Kind.MODELS:
+        _say_models(entries)
+    else:
+        columns, row = table_of(chosen)
+        tables.say_table(columns, [row(name, entry) for name, entry in entries.items()])
     example = next(iter(entries))
     say()
     say_text(f"next  seatrial catalog show {kind} {example}", rest="  ")
+
+
+def _by_series(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Return models by series, in order of first appearance, and by size in each series."""
+    models = {n: entry for n, entry in entries.items() if isinstance(entry, ModelPreset)}
+    order = list(dict.fromkeys(entry.series for entry in models.values()))
+
+    def place(item: tuple[str, ModelPreset]) -> tuple[int, int]:
+        shape = item[1].architecture
+        return order.index(item[1].series), total_parameters(shape, shape.vocab_size)
+
+    return dict(sorted(models.items(), key=place))
+
+
+def _say_models(entries: dict[str, Entry]) -> None:
+    """Print the table of models; each series is named once."""
+    columns, row = table_of(Kind.MODELS)
+    rows: list[Row] = []
+    series = None
+    for label, entry in _by_series(entries).items():
+        cells = row(label, entry)
+        rows.append(cells if cells[0] != series else ("", *cells[1:]))
+        series = cells[0]
+    tables.say_table(columns, rows)
+    if any(isinstance(entry, ModelPreset) and not entry.verified for entry in entries.values()):
+        say("* not verified: no primary source was found")
 
 
 def _list_kinds(catalog: Catalog, as_json: bool) -> None:

@@ -5,6 +5,7 @@
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,16 +15,26 @@ import typer
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
 from seatrial.checks.check import check
 from seatrial.cli.options import Force, examples
+from seatrial.codes.huggingface import HubConfigCode
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding, Severity, Where
+from seatrial.huggingface.download import commit_of
 from seatrial.naming import as_dns_label
-from seatrial.recipes.starter import PROCESSES_WITHOUT_GPUS, Starter, Wishes, starter, usual
+from seatrial.recipes.starter import (
+    PROCESSES_WITHOUT_GPUS,
+    Starter,
+    Wishes,
+    chosen_model,
+    starter,
+    usual,
+)
 from seatrial.reports.terminal import say, say_findings, say_text
 from seatrial.sdk.output_files import refuse_existing, write_new
 
 FLAGS = {
     "name": "--name",
     "model.preset": "--model",
+    "model.huggingface": "--model",
     "data.sources[0].from": "--data",
     "data.tokenizer": "--tokenizer",
     "training.tokens": "--tokens",
@@ -67,6 +78,8 @@ class _Interview:
 
     def model(self) -> None:
         """Ask for the model. The run is named after the model unless the user set a name."""
+        if self.wishes.huggingface is not None:
+            return
         before = self.wishes.model
         names = self.catalog.names(Kind.MODELS)
         answer = self.ask_name("Model", before, Kind.MODELS, names)
@@ -94,7 +107,7 @@ class _Interview:
         """Ask for the raw text and the tokenizer."""
         question = "Raw text (URL or path; empty for mock data)"
         self.ask_field(question, "data", "data.sources[0].from", self.wishes.data or "")
-        own = self.catalog.model(self.wishes.model).tokenizer
+        own = chosen_model(self.wishes, self.catalog).tokenizer
         default = self.wishes.tokenizer or own
         self.ask_field("Tokenizer", "tokenizer", "data.tokenizer", default)
 
@@ -181,7 +194,8 @@ Model = Annotated[
     str | None,
     typer.Option(
         autocompletion=_complete(Kind.MODELS),
-        help="Model preset. Default: stories-260k on this host, gpt3-125m elsewhere.",
+        help="Model preset, OWNER/NAME@REVISION on the Hugging Face Hub, or the path of a "
+        "config.json. Default: stories-260k on this host, gpt3-125m elsewhere.",
     ),
 ]
 Profile = Annotated[
@@ -229,6 +243,7 @@ Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask for 
     epilog=examples(
         "seatrial init",
         "seatrial init --profile eks --model llama3-8b --nodes 4 run.yaml",
+        "seatrial init --model Qwen/Qwen3-8B@main --profile eks",
         "seatrial init --accelerator h100-80gb --processes-per-node 8",
     )
 )
@@ -251,9 +266,11 @@ def command(
     refuse_existing(output, force=force)
     catalog = default_catalog()
     model = usual(catalog.profile(profile)).model if model is None else model
+    model, label, huggingface = _named_model(model, catalog)
     wishes = Wishes(
-        name=as_dns_label(model) if name is None else name,
+        name=as_dns_label(label) if name is None else name,
         model=model,
+        huggingface=huggingface,
         profile=profile,
         node_type=node_type,
         accelerator=accelerator,
@@ -288,6 +305,31 @@ def command(
     say(f"next  seatrial plan {output}")
 
 
+def _named_model(given: str, catalog: Catalog) -> tuple[str, str, str | None]:
+    """Return a model's name, a label for its run, and the address of its config.json if unlisted.
+
+    A revision on the Hub is resolved to its commit, so that the spec stays the same.
+    """
+    path = Path(given)
+    is_path = given.startswith((".", "/", "~")) or given.endswith(".json") or path.is_dir()
+    if is_path:
+        file = path.expanduser()
+        where = file.parent if file.suffix == ".json" else file
+        # A relative directory could be read as a name on the Hub.
+        address = str(file) if file.is_absolute() or file.suffix == ".json" else f"./{file}"
+        return given, where.absolute().name or "model", address
+    if "/" not in given:
+        return given, given, None
+    name, _, revision = given.removeprefix("hf://").partition("@")
+    if not revision:
+        with suppress(NotInCatalogError):
+            listed = catalog.canonical(Kind.MODELS, name)
+            return listed, listed, None
+    if not re.fullmatch("[0-9a-f]{40}", revision):
+        revision = commit_of(name, revision or "main")
+    return name, name.rpartition("/")[2], f"{name}@{revision}"
+
+
 def _errors(new: Starter, output: Path, catalog: Catalog) -> list[Finding]:
     """Return the errors for which plan, render and launch would reject the new spec."""
     findings = check(new.text, str(output), catalog).findings
@@ -318,5 +360,8 @@ def _made(wishes: Wishes, catalog: Catalog) -> Starter:
 
 def _about_flag(finding: Finding) -> Finding:
     """Replace the finding's location in the file with the flag."""
+    if finding.where.file and finding.code in list(HubConfigCode):
+        # About a field of the config.json.
+        return finding
     flag = FLAGS.get(finding.where.field, finding.where.field)
     return replace(finding, where=Where(field=flag))

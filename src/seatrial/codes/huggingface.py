@@ -21,6 +21,8 @@ class HubConfigCode(StrEnum):
     """A field is missing or malformed, or the file is not a config.json."""
     NOT_FETCHED = "ST-HUB-005"
     """The configuration cannot be downloaded from the Hugging Face Hub."""
+    DIFFERENT = "ST-HUB-006"
+    """The engine's model, or its initial weights, differ from the published configuration."""
 
 
 def config_refusal(

@@ -100,6 +100,7 @@ IGNORED: dict[str, str] = {
     "attention_dropout": "dropout is a setting of training",
     "quantization_config": "the published weights are quantised; training uses training.precision",
     "transformers_version": "the version that wrote the file",
+    "transformers.js_config": "a setting for inference",
     "is_decoder": "language models here are decoders",
 }
 """Fields that do not change the model in any type, with the reason."""

@@ -159,6 +159,8 @@ _TABLES = (
         ignored=dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), _DROPOUT)
         | {
             "n_ctx": "an older name of n_positions",
+            "n_special": "not read by transformers",
+            "predict_special_tokens": "not read by transformers",
             "reorder_and_upcast_attn": "the precision of attention scores, not their meaning",
         }
         | dict.fromkeys(
@@ -176,7 +178,16 @@ _TABLES = (
     ModelTable(
         "llama",
         "LlamaForCausalLM",
-        (*LLAMA_BASE, OPTIONAL_KV_HEADS, _rms(1e-6), EVEN_HEADS, BIASES, Rotary()),
+        (
+            *LLAMA_BASE,
+            OPTIONAL_KV_HEADS,
+            _rms(1e-6),
+            EVEN_HEADS,
+            BIASES,
+            Rotary(),
+            Only("rope_interleaved", (False,), "this model type rotates halves.", False),
+        ),
+        ignored={"is_llama_config": "says the same as model_type"},
     ),
     ModelTable(
         "mistral",
@@ -301,7 +312,15 @@ _TABLES = (
         ),
         init_std=0.018042,
         ignored=dict.fromkeys(("residual_dropout", "embedding_dropout"), _DROPOUT)
-        | {"attention_softmax_in_fp32": "the precision of attention scores, not their meaning"},
+        | dict.fromkeys(
+            ("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"),
+            "the precision of attention scores, not their meaning",
+        )
+        | {
+            "activation_function": "a field of StarCoder; this model type reads hidden_act",
+            "layer_norm_epsilon": "a field of StarCoder; this model type reads norm_epsilon",
+            "scale_attn_weights": "a field of StarCoder; scores are always scaled",
+        },
     ),
     ModelTable(
         "mixtral",
@@ -341,6 +360,10 @@ _TABLES = (
             Same("norm_topk_prob", "moe.normalize_top_k", bool, False),
             _aux_loss(0.001),
             SparseLayers(),
+            # Three fields of published files that transformers does not read.
+            Only("qkv_bias", (False,), "this model type has no biases.", False),
+            Only("use_qk_norm", (True,), "this model type normalises queries and keys.", True),
+            Only("shared_expert_intermediate_size", (0,), "this type has no shared expert.", 0),
         ),
     ),
     ModelTable(

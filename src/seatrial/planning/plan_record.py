@@ -80,6 +80,15 @@ UNUSED: Mapping[str, Any] = {
     "cpu_tolerations": True,
     "auto_resume_namespaces": True,
     "visible_after_seconds": True,
+    # Where the architecture was read; the architecture itself is a fact of its own.
+    "series": True,
+    "config": True,
+    "without": True,
+    "huggingface": True,
+    "verified": True,
+    "init_std": True,
+    "exact_gelu": True,
+    "differences": True,
     "images": {"tensorboard"},
     "sources": {"auto_resume_namespaces", "visible_after_seconds"},
 }
@@ -96,7 +105,7 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
     names = [(Kind.PROFILES, machines.profile), (Kind.NODE_TYPES, machines.node_type)]
     if machines.accelerator:
         names.append((Kind.ACCELERATORS, machines.accelerator))
-    if basis.preset is not None:
+    if spec.model.preset is not None and basis.preset is not None:
         names.append((Kind.MODELS, basis.preset[0]))
     claimed = machines.storage.startswith("claim/")
     # The tier of an existing PVC is unknown; the profile's default is assumed for saves.
@@ -106,6 +115,10 @@ def inputs_of(basis: Basis, calibration: Calibration | None) -> Inputs:
         f"{kind}/{name}": catalog.entry(kind, name).model_dump(mode="json", exclude=UNUSED)
         for kind, name in names
     }
+    if spec.model.huggingface is not None and basis.preset is not None:
+        # The source has the digest of the config.json.
+        address = f"huggingface/{spec.model.huggingface}"
+        facts[address] = basis.preset[1].model_dump(mode="json", exclude=UNUSED)
     measured = asdict(calibration) if calibration is not None else None
     return Inputs(
         digest(wanted),

@@ -4,13 +4,14 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import HOST, NodeType, detected_gpus, host_name
 from seatrial.catalog.profiles import Profile
+from seatrial.codes.huggingface import HubConfigCode
 from seatrial.codes.planning import PlanCode
 from seatrial.errors import FindingsError, NotInCatalogError
 from seatrial.findings import Finding
@@ -22,7 +23,7 @@ from seatrial.planning.plan import Machines, Origin
 from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import LoadedSpec
-from seatrial.spec.model import Architecture
+from seatrial.spec.model import Architecture, hub_address
 from seatrial.spec.run import RunSpec
 
 
@@ -34,7 +35,7 @@ class Basis:
     """The spec with the positions of its values."""
     catalog: Catalog
     preset: tuple[str, ModelPreset] | None
-    """The preset and its name; None for custom dimensions."""
+    """The preset and its name, or a model by its config.json; None for custom dimensions."""
     architecture: Architecture
     """Every dimension of the model."""
     machines: Machines
@@ -114,9 +115,12 @@ class _Resolution:
         section = self.spec.model
         if section.dimensions is not None:
             return None, section.dimensions
-        name = self.known(Kind.MODELS, "model.preset", section.preset or "")
-        self.report.stop_if_errors()
-        preset = self.catalog.model(name)
+        if section.huggingface is not None:
+            name, preset = self.unlisted(section.huggingface)
+        else:
+            name = self.known(Kind.MODELS, "model.preset", section.preset or "")
+            self.report.stop_if_errors()
+            preset = self.catalog.model(name)
         if preset.engine not in (DEFAULT_ENGINE, self.spec.engine.name):
             self.report.error(
                 PlanCode.ENGINE,
@@ -125,7 +129,45 @@ class _Resolution:
                 name,
                 f"Use engine.name={preset.engine}, or a different preset.",
             )
+        self.compare(preset)
         return (name, preset), preset.architecture
+
+    def unlisted(self, address: str) -> tuple[str, ModelPreset]:
+        """Return a model by its config.json; report what is wrong with it at the spec's field."""
+        try:
+            preset = self.catalog.unlisted_model(address)
+        except FindingsError as error:
+            for found in error.findings:
+                field_name = found.where.field
+                inside = f"{field_name} in the config.json: " if field_name else ""
+                where, rule = self.loaded.where("model.huggingface"), f"{inside}{found.rule}"
+                self.report.findings.append(replace(found, where=where, rule=rule))
+            self.report.stop_if_errors()
+            raise
+        name, commit = hub_address(address)
+        version = commit[:12] or f"sha256:{preset.source.rpartition(':')[2][:12]}"
+        return f"{name}@{version}", preset
+
+    def compare(self, preset: ModelPreset) -> None:
+        """Report how the model will differ from the published one."""
+        code, field_name = HubConfigCode.DIFFERENT, self.spec.model.field
+        option = "no-bias-gelu-fusion"
+        if preset.exact_gelu and not self.spec.engine.options.get(option):
+            rule = "the published model has exact GELU, and the engine approximates it by tanh."
+            self.report.error(code, field_name, rule, "", f"Set engine.options.{option}=true.")
+        for difference in preset.differences:
+            rule = f"{difference}. Weights cannot be imported or exported."
+            self.report.note(code, field_name, rule, "", "No action is needed for a new run.")
+        training = self.spec.training
+        if preset.init_std is None or "init_std" in training.model_fields_set:
+            return
+        if preset.init_std != training.init_std:
+            rule = (
+                f"the published model was initialised with a deviation of {preset.init_std:.6g}, "
+            )
+            rule += f"the default is {training.init_std}."
+            fix = f"To use the published one, set training.init_std={preset.init_std:.6g}."
+            self.report.note(code, "training.init_std", rule, training.init_std, fix)
 
     def machines(self) -> Machines:
         """Return the machines, with the defaults of the profile and the node type."""

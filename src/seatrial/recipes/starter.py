@@ -18,6 +18,7 @@ from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import loads
 from seatrial.spec.run import API_VERSION
+from seatrial.spec.training import TrainingSpec
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./:@+%~-]*[\w/]|\w", re.ASCII)
 _READ_OTHERWISE = re.compile(r"(true|false|null|[-+.]?[0-9][0-9.xoe+-]*)", re.IGNORECASE)
@@ -28,6 +29,8 @@ SEQUENCES_WITHOUT_GPUS = 8
 """Sequences per step for each process without a GPU."""
 LARGEST_ON_CPU = 1_000_000_000
 """Parameters of the largest model that somebody would train on CPUs."""
+LONGEST_AT_FIRST = 4096
+"""Sequence length of a new spec whose model does not say how it was trained."""
 _GATED = "licence to be accepted"
 """Text in the note on a preset whose tokenizer is gated."""
 
@@ -56,6 +59,8 @@ class Wishes:
     """The tokenizer; defaults to the preset's."""
     tokens: str | None = None
     """Length of the run; the default depends on the profile."""
+    huggingface: str | None = None
+    """Address of the config.json of a model that the catalog does not list."""
     volume: str | None = None
     """Where a run on this host stores its files; defaults to the spec's default mount."""
 
@@ -93,7 +98,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     Layout, batch size and saves are `auto`: the planner determines whether and how the model fits.
     """
     _refuse_unprintable(wishes)
-    preset = catalog.model(wishes.model)
+    preset = chosen_model(wishes, catalog)
     profile = catalog.profile(wishes.profile)
     node_name = wishes.node_type or profile.default_node_type
     node = catalog.node_type(node_name)
@@ -107,6 +112,7 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
         "training:",
         f"  tokens: {_count(tokens)}    # or steps, or samples",
         f"  global_batch_size: {_batch(preset, wishes, node.gpus, per_node)}",
+        *_published(wishes, preset),
         "",
         "# auto: seatrial plan chooses a value and shows why. Values that you set are kept.",
         "parallelism: {tp_size: auto, pp_size: auto, recompute: auto}",
@@ -123,12 +129,32 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     return Starter(text, node_name)
 
 
+def chosen_model(wishes: Wishes, catalog: Catalog) -> ModelPreset:
+    """Return the preset, or the model by its config.json."""
+    if wishes.huggingface is not None:
+        return catalog.unlisted_model(wishes.huggingface)
+    return catalog.model(wishes.model)
+
+
+def _published(wishes: Wishes, preset: ModelPreset) -> list[str]:
+    """Return the training settings that a published config.json has, or lacks."""
+    lines = []
+    if wishes.huggingface is not None:
+        length = min(preset.sequence_length, LONGEST_AT_FIRST)
+        lines.append(f"  sequence_length: {length}    # the config.json does not state it")
+    usual_std = TrainingSpec.model_fields["init_std"].default
+    if preset.init_std not in (None, usual_std):
+        lines.append(f"  init_std: {preset.init_std:.6g}    # as published")
+    return lines
+
+
 def _refuse_unprintable(wishes: Wishes) -> None:
     """Reject line breaks and control characters, which would make the file unreadable."""
     given = {
         "name": wishes.name,
         "data.sources[0].from": wishes.data,
         "data.tokenizer": wishes.tokenizer,
+        "model.huggingface": wishes.huggingface,
         "training.tokens": wishes.tokens,
     }
     found = [
@@ -163,12 +189,15 @@ def _head(wishes: Wishes, preset: ModelPreset) -> list[str]:
     """Return the lines with version, name and model."""
     dimensions = preset.architecture
     shape = f"{dimensions.layers} layers × {dimensions.hidden_size}"
+    model = f"{{preset: {_scalar(wishes.model)}}}    # {shape}; seatrial catalog list models"
+    if wishes.huggingface is not None:
+        model = f"{{huggingface: {_scalar(wishes.huggingface)}}}    # {shape}"
     return [
         "# The spec of this run. All keys: seatrial schema, or the spec reference.",
         f"apiVersion: {API_VERSION}",
         f"name: {_scalar(wishes.name)}",
         "",
-        f"model: {{preset: {_scalar(wishes.model)}}}    # {shape}; seatrial catalog list models",
+        f"model: {model}",
         "",
     ]
 

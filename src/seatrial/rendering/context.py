@@ -130,7 +130,7 @@ def scene_of(plan: Plan, catalog: Catalog, attempt: Attempt) -> Scene:
         tensorboard_image=image_of(profile.images.get(TENSORBOARD, machines.image), catalog),
         gpu_node_types=tuple(name for name in profile.node_types if catalog.node_type(name).gpus),
         attempt=attempt,
-        own_catalog=catalog.own_files(),
+        own_catalog=catalog.own_files() | catalog.model_files(plan.spec.model.huggingface),
         accelerator=catalog.accelerator(machines.accelerator) if machines.accelerator else None,
     )
 

@@ -2,10 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The complete dimensions of a model, from a preset or from a spec."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from seatrial.codes.spec import SpecCode
 from seatrial.spec.base import SpecModel, added_later, broken, require_one_of
@@ -21,6 +29,7 @@ from seatrial.spec.model_parts import (
     Width,
 )
 from seatrial.spec.scalars import Flag, NonNegativeFloat, PositiveFloat
+from seatrial.spec.secrets import shown
 
 
 class Family(StrEnum):
@@ -284,16 +293,56 @@ class Architecture(SpecModel):
         return type(self).model_validate(self.model_dump() | changes)
 
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@\S+)?")
+
+
+def hub_address(address: str) -> tuple[str, str]:
+    """Split an address into its name on the Hub and the commit; the commit is empty for a path."""
+    name, _, revision = address.partition("@")
+    if _HUB_NAME.fullmatch(address) and _COMMIT.fullmatch(revision):
+        return name, revision
+    return address, ""
+
+
+def _published(address: object) -> object:
+    """Check the address of a config.json: a name on the Hub with a commit, or a path."""
+    if not isinstance(address, str):
+        return address
+    address = address.removeprefix("hf://")
+    if hub_address(address)[1] or not _HUB_NAME.fullmatch(address) or address.endswith(".json"):
+        return address
+    name = address.partition("@")[0]
+    raise broken(
+        f"{shown(address)} has no commit: a branch or a tag can change, and a run must stay the "
+        "same.",
+        f"Write {name}@COMMIT with the 40 digits of the commit; seatrial init --model {name}@main "
+        f"looks it up. For a directory, write ./{name}.",
+    )
+
+
+PublishedAddress = Annotated[str, Field(min_length=1), BeforeValidator(_published)]
+"""The address of a published config.json."""
+
+
 class ModelSpec(SpecModel):
-    """The model to train: either a preset or dimensions."""
+    """The model to train: a preset, a model by its published config.json, or dimensions."""
 
     preset: str | None = None
     """Model preset from the catalog; see `seatrial catalog list models`."""
+    huggingface: PublishedAddress | None = added_later()
+    """Model by its config.json: `OWNER/NAME@COMMIT` on the Hub, or the path of the file."""
     dimensions: Architecture | None = Field(default=None, validate_default=True)
     """Custom dimensions; start from `seatrial catalog show models NAME`."""
 
     @field_validator("dimensions")
     @classmethod
     def _exactly_one(cls, dimensions: object, info: ValidationInfo) -> object:
-        require_one_of(info.data, dimensions, "preset", "dimensions")
+        require_one_of(info.data, dimensions, "preset", "huggingface", "dimensions")
         return dimensions
+
+    @property
+    def field(self) -> str:
+        """The field of a spec that names the model, for messages."""
+        chosen = "preset" if self.preset else "huggingface" if self.huggingface else "dimensions"
+        return f"model.{chosen}"

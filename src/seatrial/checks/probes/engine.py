@@ -41,7 +41,7 @@ def miscounted(situation: Situation, counts: Mapping[int, int]) -> Iterator[Chec
     title = ENGINES[situation.spec.engine.name].title
     wrong = [stage for stage, number in counts.items() if number != own[stage]]
     for stage in wrong[:1]:
-        field_name = "model.preset" if situation.spec.model.preset else "model.dimensions"
+        field_name = situation.spec.model.field
         where = f" in stage {stage}" if len(own) > 1 else ""
         rule = (
             f"{title} builds a model with {counts[stage]:,} parameters{where}, but the plan has "

@@ -30,13 +30,18 @@ def large_tokenizer(situation: Situation) -> Iterator[Checked]:
     if not isinstance(facts, TokenizerFacts) or facts.entries <= model.padded_vocab_size:
         return
     own = model.architecture.vocab_size
-    preset = situation.spec.model.preset
+    section = situation.spec.model
     by = [f"model.dimensions.vocab_size={facts.entries}"]
     fix = f"Use {by[0]}, or a smaller tokenizer."
-    if preset is not None:
-        usual = situation.catalog.model(preset).tokenizer
-        by = [f"data.tokenizer={usual}"] if usual != model.tokenizer else []
-        fix = f"Use the preset's tokenizer, {usual}, or set model.dimensions yourself."
+    if section.dimensions is None:
+        usual = (
+            situation.catalog.unlisted_model(section.huggingface).tokenizer
+            if section.huggingface
+            else situation.catalog.model(section.preset or "").tokenizer
+        )
+        by = [f"data.tokenizer={usual}"] if usual not in ("", model.tokenizer) else []
+        whose = f"preset's tokenizer, {usual}" if usual else "model's own tokenizer"
+        fix = f"Use the {whose}, or set model.dimensions yourself."
     padded = f", padded to {model.padded_vocab_size:,}" if model.padded_vocab_size > own else ""
     yield situation.error(
         CheckCode.LARGE_TOKENIZER,

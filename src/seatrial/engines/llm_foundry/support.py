@@ -56,9 +56,9 @@ def _unsupported(field: str, rule: str, fix: str) -> Problem:
 
 def _model(plan: Plan) -> Iterator[Problem]:
     model = plan.model.architecture
-    field = "model.preset" if plan.spec.model.preset else "model.dimensions"
+    field = plan.spec.model.field
     if model.family is Family.GPT:
-        where = field if plan.spec.model.preset else f"{field}.family"
+        where = f"{field}.family" if plan.spec.model.dimensions else field
         rule = "LLM Foundry supports only MPT models, and Llama models through hf_causal_lm."
         yield _unsupported(where, rule, "Use a preset such as mpt-7b, or engine.name=megatron.")
     if model.family is Family.LLAMA and not plan.model.tokenizer.startswith("hf://"):
@@ -119,7 +119,7 @@ def _not_llamas(plan: Plan) -> Iterator[Problem]:
         fix = "Use 0, or engine.name=megatron."
         yield _unsupported("training.hidden_dropout", rule, fix)
     model = plan.model.architecture
-    for name, own in LLAMAS.items() if plan.spec.model.preset is None else ():
+    for name, own in LLAMAS.items() if plan.spec.model.dimensions else ():
         if getattr(model, name) != own:
             rule = "hf_causal_lm ignores this value and uses that of the repository's own code."
             fix = f"Use {str(own).lower()}, or engine.name=megatron."
