@@ -10,15 +10,14 @@ continues another does the parent's own next steps.
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seatrial.checkpoints.exchange.hub_config import config_of_model
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
+from seatrial.checkpoints.exchange.weight_map import config_of_model
 from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.stopping import StopCode
@@ -32,12 +31,14 @@ from seatrial.storage.location import LocalPlace
 from tests.conftest import MEGATRON
 from tests.engine.toy import TIMEOUT
 from tests.faults.checkpoint_starts import TINY, Engine
-from tests.unit.checkpoints.exchange.models import LLAMA
+from tests.unit.checkpoints.exchange.models import LLAMA, changed
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2700)]
 
-MODEL = replace(
+MODEL = changed(
     LLAMA,
+    layers=2,
+    norm_epsilon=1e-6,
     hidden_size=32,
     ffn_hidden_size=48,
     head_dim=8,
@@ -80,14 +81,14 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Drawn weights in Hugging Face's files."""
     directory = tmp_path_factory.mktemp("hub")
     draw = np.random.default_rng(7)
-    every = hub_tensors(MODEL, entries(MODEL))
+    every = hub_tensors(MODEL.architecture, entries(MODEL))
     tensors = [Tensor(one.name, "float32", one.shape) for one in every]
     drawn = [
         draw.normal(float("norm" in one.name), 0.1, one.shape).astype("<f4").tobytes()
         for one in tensors
     ]
     (directory / SINGLE).write_bytes(header(tensors) + b"".join(drawn))
-    (directory / "config.json").write_text(json.dumps(config_of_model(MODEL, "float32", {})))
+    (directory / "config.json").write_text(json.dumps(config_of_model(MODEL, {}, "float32", {})))
     return directory
 
 

@@ -29,13 +29,6 @@ class ExchangeCode(StrEnum):
     """The exported weights produce different logits in transformers than the checkpoint."""
 
 
-POSSIBLE = (
-    "Supported are models of the llama family (LlamaForCausalLM), of the gpt family "
-    "(GPT2LMHeadModel), and of the llama family with experts as in Mixtral (MixtralForCausalLM)."
-)
-"""The supported models, for messages about unsupported models."""
-
-
 def refusal(code: ExchangeCode, where: str, rule: str, fix: str, value: str = "") -> FindingsError:
     """Build the error with one finding that stops an export or an import."""
     return FindingsError([Finding(code, Severity.ERROR, Where(file=where), rule, value, fix)])

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.by_engine import engine_of, exchange_of, setup_of
+from seatrial.checkpoints.by_engine import engine_of, setup_of
 from seatrial.checkpoints.exchange.export_plan import exported_before
 from seatrial.checkpoints.inventory import Checkpoint, look
 from seatrial.checkpoints.naming import RECORD, step_of
@@ -141,7 +141,6 @@ def _exported(
     """Let the worker write the weights, and return the record of the export."""
     engine = ENGINES[engine_of(record.setup)]
     worker_python(engine)
-    exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{one.directory}")
     size = record.shards.size
     with watch(one) as tell:
 

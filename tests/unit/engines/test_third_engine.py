@@ -123,7 +123,7 @@ def test_checkpoints_and_logs_are_known_by_the_engine(run: PlannedRun) -> None:
     setup = setup_of(run.plan)
     assert engine_of(setup) == "toy"
     with pytest.raises(FindingsError, match="Toy checkpoints cannot be exported"):
-        exchange_of(setup).refuse_shape(setup.model, "here")
+        exchange_of(setup).model({}, "here")
     assert "Toy" in why_not_exported(ENGINES["toy"], ENGINES["toy"].arguments(run.plan))
     (event,) = read_log([b"some words", b"toy step 3 loss 5.25"])
     assert (event.step, event.values["loss"]) == (3, 5.25)

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan an export: the model, its files and its tensors. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     DTYPES,
     LARGEST_FILE,
@@ -20,9 +20,10 @@ from seatrial.checkpoints.exchange.shapes import (
     name_in,
     refuse_other_tensors,
 )
-from seatrial.checkpoints.exchange.weight_map import WeightExchange
+from seatrial.checkpoints.exchange.weight_map import Values, WeightExchange
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 from seatrial.codes.exchange import ExchangeCode, refusal
+from seatrial.huggingface.config import HubModel
 from seatrial.storage.state_files import read_json
 
 EXPORT_RECORD = "seatrial-export.json"
@@ -42,6 +43,8 @@ class ExportPlan:
     """The source of each tensor, by name."""
     engine_names: dict[str, str]
     """The engine's name for each tensor in this checkpoint."""
+    config: Callable[[str, Values], dict[str, Any]]
+    """Returns the config.json, from the data type and the special tokens."""
     padding: int
     """Padding rows in the embedding, which the export omits."""
 
@@ -57,7 +60,8 @@ def plan_export(
     """Plan the export of a checkpoint. Raises FindingsError if it cannot be exported."""
     stored = contents.tensors
     model = side.model(contents.arguments, where)
-    sources = {one.name: one for one in hub_tensors(model, side.entries(model, contents.arguments))}
+    entries = side.entries(model, contents.arguments)
+    sources = {one.name: one for one in hub_tensors(model.architecture, entries)}
     shapes = {name: one.shape for name, one in stored.items()}
     refuse_other_tensors(model, sources.values(), shapes, where)
     names = {name: name_in(one, stored) for name, one in sources.items()}
@@ -66,9 +70,10 @@ def plan_export(
     ]
     # The embedding comes first in every weight map.
     embedding = stored[next(iter(names.values()))]
-    padding = embedding.shape[0] - model.vocab_size
+    padding = embedding.shape[0] - model.architecture.vocab_size
     files = divided(tensors, largest)
-    return ExportPlan(model, embedding.dtype, files, sources, names, padding)
+    config = partial(side.config, model, contents.arguments)
+    return ExportPlan(model, embedding.dtype, files, sources, names, config, padding)
 
 
 def exported_before(target: Path, record: str) -> dict[str, Any] | None:

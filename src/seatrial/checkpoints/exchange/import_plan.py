@@ -5,17 +5,19 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.checkpoints.exchange.hub_config import model_of_config
-from seatrial.checkpoints.exchange.model import HubClass, HubModel
+from seatrial.checkpoints.exchange.model import class_name
 from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors
 from seatrial.checkpoints.exchange.shapes import HubTensor, hub_tensors
 from seatrial.checkpoints.exchange.weight_map import MappedTensor
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.findings import Finding, Severity, Where
+from seatrial.huggingface.config import HubModel, read_config
+from seatrial.spec.base import SpecModel
+from seatrial.spec.model import Activation, Architecture, Positions
 
 CONFIG = "config.json"
 BASE_PREFIX = "transformer."
@@ -26,7 +28,7 @@ _LARGEST_CONFIG = 1 << 20
 
 
 WeightMap = Callable[[HubModel], tuple[MappedTensor, ...]]
-"""Returns all tensors of a model in an engine."""
+"""Returns all tensors of a model in an engine. Raises FindingsError if they differ in meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +61,40 @@ def plan_import(directory: Path, entries: WeightMap) -> ImportPlan:
         fix = "Download them first: hf download OWNER/NAME --local-dir DIR."
         raise refusal(ExchangeCode.UNREADABLE, str(directory), rule, fix)
     config = _config(directory / CONFIG)
-    model = read_model(directory)
-    sources = {one.name: one for one in hub_tensors(model, entries(model))}
-    there = placed_tensors(directory)
+    model, there = read_model(directory), placed_tensors(directory)
+    model = _without_missing_layers(model, there)
+    sources = {one.name: one for one in hub_tensors(model.architecture, entries(model))}
     places = {name: _found(name, one, there, directory) for name, one in sources.items()}
     _refuse_left_over(model, set(there) - {one.tensor.name for one in places.values()}, directory)
     named = str(config.get("_name_or_path") or directory.resolve())
     return ImportPlan(model, sources, places, f"HuggingFaceTokenizer {named}")
 
 
+def _without_missing_layers(model: HubModel, there: dict[str, Placed]) -> HubModel:
+    """Return the model without multi-token prediction if its weights are not there.
+
+    transformers ignores these layers, so weights that it saved do not contain them.
+    """
+    architecture = model.architecture
+    first = f"model.layers.{architecture.layers}."
+    if not architecture.mtp_layers or any(name.startswith(first) for name in there):
+        return model
+    return replace(model, architecture=architecture.replace(mtp_layers=0))
+
+
 def read_model(directory: Path) -> HubModel:
     """Read the model from a directory's config.json. Raises FindingsError if there is none."""
     file = directory / CONFIG
-    return model_of_config(_config(file), str(file))
+    config = _config(file)
+    if config.get("quantization_config"):
+        rule = "the weights are quantised, which the engine does not support."
+        fix = "Use the weights in bfloat16 or float32."
+        raise refusal(ExchangeCode.NO_ENGINE, str(file), rule, fix)
+    model = read_config(config, str(file))
+    for difference in model.differences:
+        fix = "Train such a model from its first step: its weights cannot be exchanged."
+        raise refusal(ExchangeCode.NO_ENGINE, str(file), f"{difference}.", fix)
+    return model
 
 
 def _config(file: Path) -> dict[str, Any]:
@@ -105,37 +128,18 @@ def _found(name: str, wanted: HubTensor, there: dict[str, Placed], directory: Pa
 def _refuse_left_over(model: HubModel, names: set[str], directory: Path) -> None:
     """Reject weights that the import would drop silently."""
     for name in sorted(names):
-        tied = model.tied_embeddings and name == "lm_head.weight"
+        tied = model.architecture.tied_embeddings and name == "lm_head.weight"
         if not tied and not UNUSED.fullmatch(name):
-            rule = f"the weights contain {name}, which {model.kind} does not have."
+            rule = (
+                f"the weights contain {name}, which {class_name(model.model_type)} does not have."
+            )
             fix = "Use weights and config.json of the same model."
             raise refusal(ExchangeCode.TENSORS, str(directory), rule, fix, name)
 
 
-def spec_of_model(model: HubModel, checkpoint: str, options: dict[str, Any]) -> dict[str, Any]:
+def spec_of_model(model: Architecture, checkpoint: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a spec that starts from imported weights, with these engine options."""
-    dimensions: dict[str, Any] = {
-        "family": "gpt" if model.kind is HubClass.GPT2 else "llama",
-        "layers": model.layers,
-        "hidden_size": model.hidden_size,
-        "heads": model.heads,
-        "kv_heads": model.kv_heads,
-        "head_dim": model.head_dim,
-        "ffn_hidden_size": model.ffn_hidden_size,
-        "vocab_size": model.vocab_size,
-        "max_positions": model.max_positions,
-        "linear_bias": model.biases,
-        "tied_embeddings": model.tied_embeddings,
-    }
-    if model.kind is not HubClass.GPT2:
-        dimensions["rope_theta"] = model.rope_theta
-    if model.experts:
-        dimensions["moe"] = {
-            "experts": model.experts,
-            "top_k": model.top_k,
-            "expert_ffn_hidden_size": model.ffn_hidden_size,
-            "aux_loss_coefficient": model.aux_loss_coefficient,
-        }
+    dimensions = model.model_dump(mode="json", exclude_none=True)
     spec: dict[str, Any] = {
         "model": {"dimensions": dimensions},
         "initial_weights": {"checkpoint": checkpoint},
@@ -143,13 +147,21 @@ def spec_of_model(model: HubModel, checkpoint: str, options: dict[str, Any]) -> 
     return spec | ({"engine": {"options": options}} if options else {})
 
 
-_FREE = frozenset({"init_std", "aux_loss_coefficient"})
+_FREE = frozenset(
+    {
+        "family",
+        "mtp_loss_coefficient",
+        "moe.aux_loss_coefficient",
+        "moe.balancing",
+        "moe.bias_update_rate",
+    }
+)
 """Fields that affect further training, but not the meaning of the weights."""
-_OF_EXPERTS = {"experts": "experts", "top_k": "top_k"}
+_ROTARY = ("rope_theta", "rope_scaling", "rotary_fraction", "no_rope_every")
 
 
 OptionFix = Callable[[str, Any], str]
-"""Returns the engine options that give a field of the model a value; empty if none is needed."""
+"""Returns the engine options that give a setting of the model a value."""
 
 
 def misfits(
@@ -162,46 +174,85 @@ def misfits(
         run: The model of the run.
         where: The source of the weights.
         padded: Rows of the run's embedding, including padding.
-        option_fix: Finds the engine options for fields that a spec does not have.
+        option_fix: Finds the engine options for settings that a spec does not have.
     """
-    return [
-        _finding(where, name, one, other, option_fix(name, one) or _override(name, one))
-        for name, one, other in _differing(weights, run, padded)
+    found = [
+        _finding(where, name, one, other, f"model.dimensions.{name}={_shown(one)}")
+        for name, one, other in _differing(weights.architecture, run.architecture, padded)
     ]
+    if weights.architecture.activation is Activation.GELU and weights.exact_gelu != run.exact_gelu:
+        # The engine chooses exact or tanh GELU by device; the difference is about 0.001.
+        one, other = ("exact" if model.exact_gelu else "tanh" for model in (weights, run))
+        fix = option_fix("exact_gelu", weights.exact_gelu)
+        found.append(_finding(where, "gelu", one, other, fix, Severity.WARNING))
+    return found
 
 
-def _differing(weights: HubModel, run: HubModel, padded: int) -> Iterator[tuple[str, Any, Any]]:
-    for field in fields(HubModel):
-        name = field.name
-        one, other = getattr(weights, name), getattr(run, name)
-        if one == other or name in _FREE:
+def _differing(
+    weights: Architecture, run: Architecture, padded: int
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the dimensions by which weights would have another meaning in a run's model."""
+    for name, one, other in _unequal(_fields(weights), _fields(run)):
+        if name in _FREE or name in _unused(weights):
             continue
         if name == "vocab_size":
             # Additional rows can be trained by the run. With fewer rows, tokens would be lost.
             if padded < one:
                 yield name, one, other
-        elif name in ("max_positions", "rope_theta", "rope_scaling"):
-            # The table of positions has a fixed length. Rotary positions have only a base.
-            if (name == "max_positions") == (weights.kind is HubClass.GPT2):
+        elif name == "mtp_layers":
+            # A run need not train all of them.
+            if other > one:
                 yield name, one, other
         else:
             yield name, one, other
 
 
-def _finding(where: str, name: str, weights: Any, run: Any, override: str) -> Finding:
-    # The engine chooses exact or tanh GELU by device; the difference is about 0.001.
-    severity = Severity.WARNING if name == "activation" else Severity.ERROR
-    rule = f"the weights have {name.replace('_', ' ')} {weights}, and the run has {run}."
+def _fields(model: SpecModel) -> dict[str, Any]:
+    """Return every field, also those at their defaults, which a dump leaves out."""
+    return {
+        name: _fields(value) if isinstance(value, SpecModel) else value for name, value in model
+    }
+
+
+def _unequal(
+    one: dict[str, Any], other: dict[str, Any], section: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    for name in one | other:
+        ours, theirs = one.get(name), other.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            yield from _unequal(ours, theirs, f"{section}{name}.")
+        elif ours != theirs:
+            yield f"{section}{name}", ours, theirs
+
+
+def _unused(model: Architecture) -> frozenset[str]:
+    """Return the fields that make no difference to a model like this one."""
+    unused: set[str] = set()
+    if model.positions is not Positions.LEARNED:
+        unused.add("max_positions")
+    if model.positions is not Positions.ROPE:
+        unused |= set(_ROTARY)
+    if model.latent_attention is not None:
+        unused |= {"kv_heads", "head_dim"}
+    if model.moe is not None and all(map(model.moe.has_experts, range(model.layers))):
+        unused.add("ffn_hidden_size")
+    return frozenset(unused)
+
+
+def _finding(
+    where: str,
+    name: str,
+    weights: Any,
+    run: Any,
+    override: str,
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    said = name.replace("_", " ").replace(".", " ")
+    rule = f"the weights have {said} {_shown(weights)}, and the run has {_shown(run)}."
     fix = f"Use {override}, or weights that match the run's model."
-    return Finding(ExchangeCode.OTHER_MODEL, severity, Where(file=where), rule, str(run), fix)
+    return Finding(ExchangeCode.OTHER_MODEL, severity, Where(file=where), rule, _shown(run), fix)
 
 
-def _override(name: str, value: Any) -> str:
-    """Return the spec change that such weights need."""
-    if name == "kind":
-        return f"a model that is a {value}"
-    shown = str(value).lower() if isinstance(value, bool) else value
-    if name in _OF_EXPERTS:
-        return f"model.dimensions.moe.{_OF_EXPERTS[name]}={shown}"
-    spec_name = {"biases": "linear_bias"}.get(name, name)
-    return f"model.dimensions.{spec_name}={shown}"
+def _shown(value: Any) -> str:
+    """Return a value as an override writes it."""
+    return json.dumps(value).strip('"')

@@ -8,9 +8,9 @@ from posixpath import normpath
 
 from seatrial.checks.rule import Checked, Situation, proposed, respelt, static
 from seatrial.codes.checks import CheckCode
-from seatrial.codes.exchange import POSSIBLE
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
+from seatrial.huggingface.config import SUPPORTED
 from seatrial.planning.saving.run_saves import saves_of
 from seatrial.planning.saving.size import volume_bytes
 
@@ -247,7 +247,7 @@ def unread_weights(situation: Situation) -> Iterator[Checked]:
             CheckCode.UNREAD_WEIGHTS,
             "initial_weights.huggingface",
             f"Hugging Face weights cannot be imported for this model: {error.findings[0].rule}",
-            POSSIBLE,
+            SUPPORTED,
             weights.huggingface,
         )
 

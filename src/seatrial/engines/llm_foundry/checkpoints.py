@@ -349,7 +349,7 @@ class ComposerCheckpoints(EngineCheckpoints):
         hub_model.model_of_saved,
         hub_model.entries_of_saved,
         hub_model.refuse_plan,
-        hub_model.refuse_shape,
+        hub_model.config_of_saved,
     )
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:

@@ -11,19 +11,18 @@ code. Defaults are from `configuration_mpt.py` and `config_defaults.py`, LLM Fou
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.model import (
+    MPT,
     OFF,
-    HubActivation,
-    HubClass,
-    HubModel,
     Plain,
+    class_name,
     refuse_unless_plain,
 )
-from seatrial.checkpoints.exchange.weight_map import MappedTensor
-from seatrial.checkpoints.setup import ModelShape
+from seatrial.checkpoints.exchange.weight_map import MappedTensor, config_of_model
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.engines.llm_foundry.weight_map import mpt_entries, same_entries
+from seatrial.huggingface.config import HubModel, read_config
+from seatrial.spec.model import Activation, Architecture, Family, Norm, Positions
 
 Values = Mapping[str, Any]
 """The model's settings by name, prefixed with their section."""
@@ -48,9 +47,9 @@ NORMS = {
 }
 """The functions of the norms, independent of the kernel."""
 CLASSES = {
-    ("alibi", "LayerNorm", "GELU", False): HubClass.MPT,
-    ("learned", "LayerNorm", "GELU", True): HubClass.GPT2,
-    ("rope", "RMSNorm", "SwiGLU", False): HubClass.LLAMA,
+    ("alibi", "LayerNorm", "GELU", False): MPT,
+    ("learned", "LayerNorm", "GELU", True): "gpt2",
+    ("rope", "RMSNorm", "SwiGLU", False): "llama",
 }
 """Positions, norm, activation and biases of each class."""
 
@@ -79,9 +78,9 @@ NOT_MPT_PLAIN = (
     Plain(f"{_ATTENTION}softmax_scale", (None,), "a custom attention scale"),
 )
 CLASS_PLAIN = {
-    HubClass.MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "a different ALiBi slope"),),
-    HubClass.GPT2: NOT_MPT_PLAIN,
-    HubClass.LLAMA: (
+    MPT: (Plain(f"{_ATTENTION}alibi_bias_max", (None, 8), "a different ALiBi slope"),),
+    "gpt2": NOT_MPT_PLAIN,
+    "llama": (
         *NOT_MPT_PLAIN,
         Plain(f"{_ATTENTION}rope_dail_config.type", (None, "original"), "a different RoPE type"),
         Plain(f"{_ATTENTION}rope_hf_config.type", (None, "no_scaling"), "RoPE scaling"),
@@ -96,7 +95,7 @@ def model_of_saved(values: Values, where: str) -> HubModel:
         return _mpt(values, where)
     if kind != "llama":
         _refuse(where, f"export does not support Hugging Face models of type {kind!r}.", kind)
-    return model_of_config(_nested(values), where)
+    return read_config(_nested(values), where)
 
 
 def entries_of_saved(model: HubModel, values: Values) -> tuple[MappedTensor, ...]:
@@ -118,34 +117,14 @@ def refuse_plan(arguments: Values) -> None:
         _mpt(given, "")
 
 
-def refuse_shape(shape: ModelShape, where: str) -> None:
-    """Reject a model that no class supports, based on the record alone."""
-    if not shape.padded_vocab_size:
-        # The record of a model with the Hub's own code contains little about the model.
-        return
-    values = {
-        "d_model": shape.hidden_size,
-        "n_heads": shape.heads,
-        "n_layers": shape.layers,
-        "expansion_ratio": shape.ffn_hidden_size / max(1, shape.hidden_size),
-        "max_seq_len": shape.max_positions,
-        "vocab_size": shape.padded_vocab_size,
-        "no_bias": not shape.linear_bias,
-        "norm_type": shape.norm,
-        "ffn_config.ffn_type": "mptglu" if shape.gated else "mptmlp",
-        "ffn_config.ffn_act_fn.name": "silu" if shape.gated else None,
-        f"{_ATTENTION}kv_n_heads": shape.kv_heads,
-    }
-    _mpt(values | {f"{_ATTENTION}{kind}": shape.positions == kind for kind in POSITIONS}, where)
-
-
 def _refuse(where: str, rule: str, value: str = "") -> NoReturn:
     raise refusal(ExchangeCode.NO_CLASS, where, rule, POSSIBLE, value)
 
 
 def _mpt(values: Values, where: str) -> HubModel:
-    kind = _kind(values, where)
-    refuse_unless_plain(values, (*ALWAYS_PLAIN, *CLASS_PLAIN[kind]), kind, where, POSSIBLE)
+    model_type = _model_type(values, where)
+    kind = class_name(model_type)
+    refuse_unless_plain(values, (*ALWAYS_PLAIN, *CLASS_PLAIN[model_type]), kind, where, POSSIBLE)
     overrides = [name for name in values if name.startswith("block_overrides") and values[name]]
     if overrides:
         rule = f"{kind} does not support layers that differ from each other ({overrides[0]})."
@@ -153,19 +132,22 @@ def _mpt(values: Values, where: str) -> HubModel:
     if values.get("attention_bias") not in (None, not values.get("no_bias")):
         rule = "biases only for queries, keys and values (attention_bias)"
         _refuse(where, f"{kind} does not support {rule}.")
-    model = _model(values, kind, where)
-    if kind is not HubClass.LLAMA and model.kv_heads != model.heads:
+    exact = _has_exact_gelu(values, model_type, where)
+    hidden, heads = int(values["d_model"]), int(values["n_heads"])
+    head_dim = int(values.get("head_dim") or hidden // heads)
+    if heads * head_dim != hidden:
+        _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(head_dim))
+    model = Architecture.model_validate(_dimensions(values, model_type))
+    if model_type != "llama" and model.kv_heads != model.heads:
         _refuse(where, f"{kind} does not support grouped-query attention.", str(model.kv_heads))
-    if model.heads * model.head_dim != model.hidden_size:
-        _refuse(where, f"{kind} requires head_dim = hidden size / heads.", str(model.head_dim))
-    if kind is HubClass.MPT and model.ffn_hidden_size != 4 * model.hidden_size:
+    if model_type == MPT and model.ffn_hidden_size != 4 * model.hidden_size:
         rule = f"{kind} requires a feed-forward size of four times the hidden size."
         _refuse(where, rule, str(model.ffn_hidden_size))
-    return model
+    return HubModel(model_type, model, 0.02, exact)
 
 
-def _kind(values: Values, where: str) -> HubClass:
-    """Return the class that supports an MPT."""
+def _model_type(values: Values, where: str) -> str:
+    """Return the model type that supports an MPT."""
     on = [kind for kind in POSITIONS if values.get(f"{_ATTENTION}{kind}")]
     table = values.get("learned_pos_emb", True)
     positions = " and ".join(on) or ("learned" if table else "no positions")
@@ -179,49 +161,91 @@ def _kind(values: Values, where: str) -> HubClass:
     _refuse(where, f"seatrial export supports no model class with this combination: {said}.", said)
 
 
-def _model(values: Values, kind: HubClass, where: str) -> HubModel:
+def _dimensions(values: Values, model_type: str) -> dict[str, Any]:
     hidden, heads = int(values["d_model"]), int(values["n_heads"])
     grouped = values.get(f"{_ATTENTION}kv_n_heads")
     if values.get(f"{_ATTENTION}attn_type") == "multiquery_attention":
         grouped = 1
     inner = values.get("ffn_config.ffn_hidden_size")
-    clip, scale = (values.get(f"{_ATTENTION}{name}") for name in ("clip_qkv", "softmax_scale"))
-    return HubModel(
-        kind=kind,
-        layers=int(values["n_layers"]),
-        hidden_size=hidden,
+    has_biases = not values.get("no_bias")
+    parts: dict[str, tuple[Positions, Norm, Activation]] = {
+        MPT: (Positions.ALIBI, Norm.LAYERNORM_NO_BIAS, Activation.GELU),
+        "gpt2": (Positions.LEARNED, Norm.LAYERNORM, Activation.GELU),
+        "llama": (Positions.ROPE, Norm.RMSNORM, Activation.SWIGLU),
+    }
+    positions, norm, activation = parts[model_type]
+    return {
+        "family": Family.MPT,
+        "layers": int(values["n_layers"]),
+        "hidden_size": hidden,
         # Truncate as LLM Foundry does (models/layers/ffn.py, resolve_ffn_hidden_size).
-        ffn_hidden_size=int(inner or hidden * float(values.get("expansion_ratio") or 4)),
-        heads=heads,
-        kv_heads=int(grouped or heads),
-        head_dim=int(values.get("head_dim") or hidden // heads),
-        vocab_size=int(values["vocab_size"]),
-        max_positions=int(values["max_seq_len"]),
-        norm_epsilon=float(values.get("norm_eps") or 1e-5),
-        activation=_activation(values, kind, where),
-        biases=not values.get("no_bias"),
-        tied_embeddings=values.get("tie_word_embeddings") is not False,
-        rope_theta=float(values.get(f"{_ATTENTION}rope_theta") or 10000),
-        clip_qkv=None if clip is None else float(clip),
-        softmax_scale=None if scale is None else float(scale),
-    )
+        "ffn_hidden_size": int(inner or hidden * float(values.get("expansion_ratio") or 4)),
+        "heads": heads,
+        "kv_heads": int(grouped or heads),
+        "vocab_size": int(values["vocab_size"]),
+        "max_positions": int(values["max_seq_len"]),
+        "norm_epsilon": float(values.get("norm_eps") or 1e-5),
+        "positions": positions,
+        "norm": norm,
+        "activation": activation,
+        "linear_bias": has_biases,
+        "tied_embeddings": values.get("tie_word_embeddings") is not False,
+        "rope_theta": float(values.get(f"{_ATTENTION}rope_theta") or 10000),
+    }
 
 
-def _activation(values: Values, kind: HubClass, where: str) -> HubActivation:
-    """Return the activation function; GELU if it is not set."""
+def _has_exact_gelu(values: Values, model_type: str, where: str) -> bool:
+    """True if the activation is exact GELU. Reject activations that the class does not support."""
     function = "ffn_config.ffn_act_fn"
     name = str(values.get(f"{function}.name") or "gelu")
     approximate = str(values.get(f"{function}.approximate") or "none")
-    if kind is HubClass.LLAMA:
+    kind = class_name(model_type)
+    if model_type == "llama":
         if name != "silu":
             rule = f"{kind} supports only SwiGLU, but the gate is {name} ({function})."
             _refuse(where, rule, name)
-        return HubActivation.SILU
-    if name != "gelu" or (approximate == "tanh" and kind is HubClass.MPT):
+        return False
+    if name != "gelu" or (approximate == "tanh" and model_type == MPT):
         said = name if name != "gelu" else "gelu with tanh"
         rule = f"{kind} supports only exact GELU, but the model uses {said} ({function})."
         _refuse(where, rule, said)
-    return HubActivation.GELU_TANH if approximate == "tanh" else HubActivation.GELU
+    return approximate != "tanh"
+
+
+def config_of_saved(model: HubModel, values: Values, dtype: str, tokens: Values) -> dict[str, Any]:
+    """Return the config.json of the model in a saved configuration."""
+    if model.model_type != MPT:
+        return config_of_model(model, values, dtype, tokens)
+    sizes = model.architecture
+    return {
+        "architectures": [class_name(MPT)],
+        "model_type": MPT,
+        "torch_dtype": dtype,
+        "vocab_size": sizes.vocab_size,
+        "initializer_range": model.init_std,
+        "tie_word_embeddings": sizes.tied_embeddings,
+        "bos_token_id": tokens.get("bos_token_id"),
+        "eos_token_id": tokens.get("eos_token_id"),
+        "use_cache": True,
+        "d_model": sizes.hidden_size,
+        "n_heads": sizes.heads,
+        "n_layers": sizes.layers,
+        "expansion_ratio": 4,
+        "max_seq_len": sizes.max_positions,
+        "layer_norm_epsilon": sizes.norm_epsilon,
+        "norm_type": "low_precision_layernorm",
+        "no_bias": True,
+        "learned_pos_emb": False,
+        "resid_pdrop": 0.0,
+        "emb_pdrop": 0.0,
+        "attn_config": {
+            "alibi": True,
+            "alibi_bias_max": 8,
+            "attn_pdrop": 0.0,
+            "clip_qkv": values.get(f"{_ATTENTION}clip_qkv"),
+            "softmax_scale": values.get(f"{_ATTENTION}softmax_scale"),
+        },
+    }
 
 
 def _nested(values: Values) -> dict[str, Any]:

@@ -255,7 +255,6 @@ class MegatronCheckpoints(EngineCheckpoints):
         hub_model.model_of_arguments,
         lambda model, _: entries(model),
         hub_model.refuse_plan,
-        hub_model.refuse_shape,
     )
 
     def setup(self, arguments: Mapping[str, Any], versions: Versions, world_size: int) -> Setup:

@@ -25,7 +25,6 @@ from megatron.core import dist_checkpointing, parallel_state
 from megatron.core.optimizer import OptimizerConfig
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
-from megatron.training.argument_utils import gpt_config_from_args
 from megatron.training.arguments import parse_and_validate_args
 from megatron.training.models.gpt import GPTModelBuilder
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -33,6 +32,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from seatrial.worker.megatron import safe_load
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.cpu.redirection import UnknownCudaCallError
+from seatrial.worker.megatron.model_config import model_config
 
 GPU_KERNELS = (
     "gradient_accumulation_fusion",
@@ -108,7 +108,7 @@ def host_lacks(reason: str) -> bool:
 def model_settings(args: Namespace) -> Any:
     """Return the engine's model configuration, which rejects incompatible values."""
     # Kernels that need a GPU are not part of the verdict.
-    return gpt_config_from_args(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
+    return model_config(Namespace(**(vars(args) | dict.fromkeys(GPU_KERNELS, False))))
 
 
 def optimizer_settings(args: Namespace) -> OptimizerConfig:
@@ -189,7 +189,7 @@ def _logits(args: Namespace, directory: Path, tokens: torch.Tensor) -> torch.Ten
         parallel_state.initialize_model_parallel()
         model_parallel_cuda_manual_seed(args.seed)
         groups = ProcessGroupCollection.use_mpu_process_groups()
-        model = GPTModelBuilder(gpt_config_from_args(args)).build_model(groups).eval()
+        model = GPTModelBuilder(model_config(args)).build_model(groups).eval()
         state = {"model": model.sharded_state_dict()}
         model.load_state_dict(dist_checkpointing.load(state, str(directory))["model"])
         length = tokens.shape[1]

@@ -19,15 +19,15 @@ import torch
 from seatrial.checkpoints.commit import commit, write_tracker
 from seatrial.checkpoints.exchange.export_plan import refuse_occupied
 from seatrial.checkpoints.exchange.import_plan import ImportPlan, plan_import, spec_of_model
+from seatrial.checkpoints.exchange.model import class_name
 from seatrial.checkpoints.exchange.safetensors_file import Placed
-from seatrial.checkpoints.exchange.shapes import HubTensor, stacked_shape
-from seatrial.checkpoints.exchange.weight_map import MappedTensor
+from seatrial.checkpoints.exchange.shapes import HubTensor
 from seatrial.checkpoints.record import Record, ShardList
 from seatrial.checkpoints.setup import Versions
 from seatrial.engines.megatron.checkpoint_names import NAMING, TRACKER
 from seatrial.engines.megatron.checkpoints import COMMON, setup_from_arguments
 from seatrial.engines.megatron.hub_model import arguments_of_model, options_of_model
-from seatrial.engines.megatron.weight_map import EMPTY_OBJECTS, entries
+from seatrial.engines.megatron.weight_map import entries, modules_with_state
 from seatrial.storage.location import LocalPlace
 from seatrial.version import VERSION
 from seatrial.worker.megatron.shard_writing import ShardWriter
@@ -66,13 +66,13 @@ def write_weights(plan: ImportPlan, target: Path, report: Progress) -> dict[str,
     done = commit(place, writer.finish(), Record(STEP, 0, "", 1, empty, setup))
     write_tracker(place, TRACKER, str(STEP))
     return {
-        "class": str(plan.model.kind),
+        "class": class_name(plan.model.model_type),
         "dtype": plan.dtype,
         "tensors": len(plan.sources),
         "bytes": done.record.shards.size,
         "record": done.record.identity,
         "checkpoint": str(target),
-        "spec": spec_of_model(plan.model, str(target), options_of_model(plan.model)),
+        "spec": spec_of_model(plan.model.architecture, str(target), options_of_model(plan.model)),
     }
 
 
@@ -87,47 +87,50 @@ def _tokenizer(named: str) -> dict[str, str]:
 
 def _write_tensors(plan: ImportPlan, writer: ShardWriter, report: Progress) -> None:
     """Write all of the engine's tensors, one layer or expert at a time."""
-    groups: dict[tuple[str, tuple[int, ...]], list[HubTensor]] = {}
+    groups: dict[tuple[str, tuple[int, ...]], list[tuple[HubTensor, int]]] = {}
     for one in plan.sources.values():
-        groups.setdefault((one.entry.engine, one.at), []).append(one)
+        for index, place in enumerate(one.places):
+            groups.setdefault((one.engine, place), []).append((one, index))
     done = 0
     types: dict[str, torch.dtype] = {}
-    for (engine, at), parts in groups.items():
-        read = {one.entry: _read(plan.places[one.name]) for one in parts}
-        slab = joined(read, plan.model)
+    for (engine, place), parts in groups.items():
+        read = {one.entry: _read(plan.places[one.name], one, index) for one, index in parts}
+        slab = joined(read, plan.model.architecture)
+        first = parts[0][0]
         # An engine's tensor has one dtype, even if the layers in the source have several.
-        slab = slab.to(types.setdefault(engine, slab.dtype))
-        entry = parts[0].entry
-        for name in _names(entry):
-            writer.tensor(name, stacked_shape(entry, plan.model), at, slab)
-        done += sum(plan.places[one.name].tensor.size for one in parts)
-        report("writing", done, plan.size)
+        dtype = torch.float32 if engine.endswith(EXPERT_BIAS) else slab.dtype
+        slab = slab.to(types.setdefault(first.entry.engine, dtype))
+        for name in filter(None, (first.engine, first.also)):
+            writer.tensor(name, first.entry.engine_shape, place, slab)
+        done += slab.nbytes
+        report("writing", min(done, plan.size), plan.size)
 
 
-def _names(entry: MappedTensor) -> tuple[str, ...]:
-    """Return every name under which one of the engine's layers may request a tensor."""
-    return (entry.engine, entry.also) if entry.also else (entry.engine,)
+EXPERT_BIAS = ".expert_bias"
+"""The engine keeps the bias on expert scores in fp32."""
 
 
-def _read(placed: Placed) -> torch.Tensor:
-    """Read one tensor, without the rest of its file."""
-    data = bytearray(placed.tensor.size)
+def _read(placed: Placed, tensor: HubTensor, index: int) -> torch.Tensor:
+    """Read one tensor, or the piece of it with this index, without the rest of its file."""
+    size = placed.tensor.size // len(tensor.places)
+    data = bytearray(size)
     with placed.file.open("rb") as stream:
-        stream.seek(placed.offset)
+        stream.seek(placed.offset + index * size)
         stream.readinto(data)
     dtype = getattr(torch, placed.tensor.dtype)
-    return torch.frombuffer(data, dtype=dtype).reshape(placed.tensor.shape)
+    return torch.frombuffer(data, dtype=dtype).reshape(tensor.piece)
 
 
 def _write_objects(plan: ImportPlan, writer: ShardWriter, arguments: dict[str, Any]) -> None:
     """Write the other objects that the engine requests: empty module states and its arguments."""
-    model = plan.model
-    for module in EMPTY_OBJECTS[model.kind]:
-        sizes = (model.layers, model.experts) if ".experts." in module else (model.layers,)
-        for at in product(*map(range, sizes)):
-            place, of = ".".join(map(str, at)), ".".join(map(str, sizes))
-            writer.object(f"decoder.layers.{module}._extra_state/shard_{place}_{of}", None)
-    writer.object("decoder.final_layernorm._extra_state/shard_0_1", None)
+    for module, entry in modules_with_state(entries(plan.model)).items():
+        for layer in entry.layers if "{layer}" in module else (0,):
+            # A module without layers or experts is the only one of its kind.
+            sizes = entry.stacked or (1,)
+            for at in product(*map(range, sizes)):
+                place, of = ".".join(map(str, at)), ".".join(map(str, sizes))
+                name = module.format(layer=layer)
+                writer.object(f"{name}._extra_state/shard_{place}_{of}", None)
     saved = Namespace(**arguments, tensor_model_parallel_size=1, pipeline_model_parallel_size=1)
     common = {"args": saved, "checkpoint_version": 3.0, "iteration": STEP}
     writer.object(COMMON, common)

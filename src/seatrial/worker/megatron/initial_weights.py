@@ -17,7 +17,6 @@ from threading import Event, Thread
 
 from seatrial.checkpoints.commit import CommitError
 from seatrial.checkpoints.exchange.import_plan import misfits, plan_import, read_model
-from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.inventory import checkpoints
 from seatrial.checkpoints.naming import RECORD
 from seatrial.checkpoints.stopping import StopCode, StopError
@@ -26,6 +25,7 @@ from seatrial.engines.megatron.hub_model import model_of_arguments, option_fix
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
+from seatrial.huggingface.config import HubModel
 from seatrial.storage.location import LocalPlace
 from seatrial.storage.state_files import write_state
 from seatrial.units import format_bytes
@@ -87,7 +87,10 @@ def _bring(source: str, target: Path, engine_args: Namespace) -> None:
         fetch_config(source, fetched)
     directory = fetched or Path(source)
     _refuse_misfits(
-        read_model(directory), run, source, engine_args.padded_vocab_size or run.vocab_size
+        read_model(directory),
+        run,
+        source,
+        engine_args.padded_vocab_size or run.architecture.vocab_size,
     )
     if fetched is not None:
         _say(f"downloading {source} to {fetched} (only once per run)")

@@ -11,10 +11,7 @@ from pathlib import Path
 
 from megatron.core.enums import ModelType
 from megatron.training import pretrain
-from megatron.training.argument_utils import (
-    gpt_config_from_args,
-    pretrain_cfg_container_from_args,
-)
+from megatron.training.argument_utils import pretrain_cfg_container_from_args
 from megatron.training.arguments import parse_and_validate_args
 from torch.distributed.checkpoint.api import CheckpointException
 
@@ -29,6 +26,7 @@ from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
 from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
 from seatrial.worker.megatron.heartbeat import writing_heartbeats
 from seatrial.worker.megatron.initial_weights import import_initial_weights
+from seatrial.worker.megatron.model_config import model_config
 from seatrial.worker.megatron.observe import MegatronObserver
 from seatrial.worker.megatron.resume import Resumption
 from seatrial.worker.settings import Device, Settings
@@ -82,7 +80,7 @@ def _train(
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
         # Import before the rendezvous, because the import may take longer than its timeout.
         import_initial_weights(chosen, args, heart)
-        container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
+        container = pretrain_cfg_container_from_args(args, model_config(args))
         if chosen.strong_weights:
             start_from_strong_weights(chosen.strong_weights)
         if chosen.counts_experts:

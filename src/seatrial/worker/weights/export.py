@@ -26,7 +26,7 @@ from seatrial.checkpoints.exchange.export_plan import (
     plan_export,
     refuse_occupied,
 )
-from seatrial.checkpoints.exchange.hub_config import config_of_model
+from seatrial.checkpoints.exchange.model import class_name
 from seatrial.checkpoints.exchange.safetensors_file import (
     INDEX,
     LARGEST_FILE,
@@ -36,7 +36,7 @@ from seatrial.checkpoints.exchange.safetensors_file import (
 )
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
 from seatrial.checkpoints.record import Record
-from seatrial.checkpoints.stored_tensors import Chunk, StoredTensor
+from seatrial.checkpoints.stored_tensors import Chunk, Contents, StoredTensor
 from seatrial.checkpoints.verification import Verifier, read_record
 from seatrial.codes.exchange import ExchangeCode, refusal
 from seatrial.dataprep.output.tokenizer_copy import copied_path, copy_beside
@@ -118,18 +118,28 @@ class WeightsFile:
         """Create a file that does not exist yet."""
         self._hasher = hashlib.sha256()
         self._waiting = list(reversed(tensors))
+        self._written = 0
         self._stream = path.open("xb")
         self._put(header(tensors))
 
-    def write(self, tensor: torch.Tensor) -> int:
-        """Write the next tensor. Return its size in bytes."""
-        listed = self._waiting.pop()
-        if tuple(tensor.shape) != listed.shape or str(tensor.dtype) != f"torch.{listed.dtype}":
-            raise ValueError(f"{listed.name}: {tuple(tensor.shape)} {tensor.dtype}, not {listed}")
+    def write(self, piece: torch.Tensor, shape: tuple[int, ...]) -> int:
+        """Write the next tensor, or the next piece of it. Return the size in bytes.
+
+        Args:
+            piece: The values.
+            shape: The shape that the piece must have.
+        """
+        listed = self._waiting[-1]
+        if tuple(piece.shape) != shape or str(piece.dtype) != f"torch.{listed.dtype}":
+            raise ValueError(f"{listed.name}: {tuple(piece.shape)} {piece.dtype}, not {listed}")
         # Write raw bytes: numpy has no bfloat16. Reshape: a scalar has no last axis.
-        flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        flat = piece.contiguous().reshape(-1).view(torch.uint8).numpy()
         self._put(memoryview(flat))
-        return listed.size
+        self._written += flat.size
+        if self._written == listed.size:
+            self._waiting.pop()
+            self._written = 0
+        return int(flat.size)
 
     def _put(self, data: bytes | memoryview) -> None:
         self._hasher.update(data)
@@ -197,34 +207,29 @@ def main() -> None:
 def export(place: Location, directory: str, target: Path, report: Progress) -> dict[str, Any]:
     """Verify a checkpoint and write its weights. Return the export record."""
     where = f"{place.address}/{directory}"
-    record = _verified(place, directory, report)
+    record = _record(place, directory)
+    _refuse_without_class(place, directory, record)
+    _verify(place, directory, record, report)
     refuse_occupied(target)
-    try:
-        contents = contents_at(place, directory, record.setup)
-    except UnsafeFileError as error:
-        fix = "Export a checkpoint that was saved by this version of the Seatrial worker."
-        raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
-    largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
-    plan = plan_export(contents, exchange_of(record.setup), where, largest)
+    contents, plan = _planned(place, directory, record)
     target.mkdir(parents=True, exist_ok=True)
     reader = TensorReader(place, directory, contents.tensors)
     files = _write_weights(plan, reader, target, report)
     tokenizer = tokenizer_of(record.setup)
     tokens = save_tokenizer(tokenizer, record.setup.data_order.blend, target)
-    config = config_of_model(plan.model, plan.dtype, tokens)
-    _write_json(target / "config.json", config)
+    _write_json(target / "config.json", plan.config(plan.dtype, tokens))
     if len(plan.files) > 1:
         _write_json(target / INDEX, index_of(plan.files))
     exported = {
         "format": 1,
-        "class": str(plan.model.kind),
+        "class": class_name(plan.model.model_type),
         "dtype": plan.dtype,
         "checkpoint": where,
         "step": record.step,
         "record": record.identity,
         "tokenizer": tokenizer,
         "tokenizer_saved": bool(tokens),
-        "vocabulary": plan.model.vocab_size,
+        "vocabulary": plan.model.architecture.vocab_size,
         "padding_left_out": plan.padding,
         "tensors": len(plan.sources),
         "bytes": plan.size,
@@ -235,18 +240,44 @@ def export(place: Location, directory: str, target: Path, report: Progress) -> d
     return exported
 
 
-def _verified(place: Location, directory: str, report: Progress) -> Record:
-    """Verify a checkpoint completely. Return its record."""
+def _record(place: Location, directory: str) -> Record:
     record, findings = read_record(place, directory)
     if record is None:
         raise FindingsError(findings)
-    exchange_of(record.setup).refuse_shape(record.setup.model, f"{place.address}/{directory}")
+    return record
+
+
+def _refuse_without_class(place: Location, directory: str, record: Record) -> None:
+    """Reject a model that no class supports before the verification, which can take long.
+
+    Verification reports a checkpoint that cannot be read.
+    """
+    try:
+        arguments = contents_at(place, directory, record.setup).arguments
+    except (UnsafeFileError, OSError):
+        return
+    exchange_of(record.setup).model(arguments, f"{place.address}/{directory}")
+
+
+def _planned(place: Location, directory: str, record: Record) -> tuple[Contents, ExportPlan]:
+    """Return what a checkpoint contains, and the plan of its export."""
+    where = f"{place.address}/{directory}"
+    try:
+        contents = contents_at(place, directory, record.setup)
+    except UnsafeFileError as error:
+        fix = "Export a checkpoint that was saved by this version of the Seatrial worker."
+        raise refusal(ExchangeCode.UNREADABLE, where, f"{error}.", fix) from error
+    largest = int(os.environ.get(LARGEST) or LARGEST_FILE)
+    return contents, plan_export(contents, exchange_of(record.setup), where, largest)
+
+
+def _verify(place: Location, directory: str, record: Record, report: Progress) -> None:
+    """Verify a checkpoint completely."""
     total = record.shards.size
     verifier = Verifier(place, directory, record)
     findings = verifier.verify(tell=lambda _, done: report("verifying", done, total))
     if has_errors(findings):
         raise FindingsError(findings)
-    return record
 
 
 def _write_weights(
@@ -258,9 +289,11 @@ def _write_weights(
         with WeightsFile(target / name, tensors) as file:
             for tensor in tensors:
                 source = plan.sources[tensor.name]
-                slab = reader.slab(plan.engine_names[tensor.name], source.at)
-                done += file.write(cut(slab, source.entry, plan.model))
-                report("writing", done, plan.size)
+                for place in source.places:
+                    slab = reader.slab(plan.engine_names[tensor.name], place)
+                    piece = cut(slab, source.entry, plan.model.architecture)
+                    done += file.write(piece, source.piece)
+                    report("writing", done, plan.size)
         digests[name] = file.sha256
     return digests
 

@@ -1,58 +1,20 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""One small model of each class."""
+"""One small model of each model type."""
 
-from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
+from typing import Any
 
-LLAMA = HubModel(
-    kind=HubClass.LLAMA,
-    layers=2,
-    hidden_size=64,
-    ffn_hidden_size=96,
-    heads=4,
-    kv_heads=2,
-    head_dim=32,
-    vocab_size=127,
-    max_positions=128,
-    norm_epsilon=1e-6,
-    activation=HubActivation.SILU,
-    biases=False,
-    tied_embeddings=False,
-    rope_theta=500000.0,
-    rope_scaling=32.0,
-)
-GPT2 = HubModel(
-    kind=HubClass.GPT2,
-    layers=2,
-    hidden_size=64,
-    ffn_hidden_size=256,
-    heads=4,
-    kv_heads=4,
-    head_dim=16,
-    vocab_size=127,
-    max_positions=64,
-    norm_epsilon=1e-5,
-    activation=HubActivation.GELU_TANH,
-    biases=True,
-    tied_embeddings=True,
-)
-MIXTRAL = HubModel(
-    kind=HubClass.MIXTRAL,
-    layers=2,
-    hidden_size=64,
-    ffn_hidden_size=96,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    vocab_size=127,
-    max_positions=128,
-    norm_epsilon=1e-5,
-    activation=HubActivation.SILU,
-    biases=False,
-    tied_embeddings=False,
-    rope_theta=1000000.0,
-    experts=4,
-    top_k=2,
-    aux_loss_coefficient=0.02,
-)
-EVERY = (LLAMA, GPT2, MIXTRAL)
+from seatrial.huggingface.config import HubModel
+from tests.engine.model_types import FAMILIES
+
+
+def changed(model: HubModel, **changes: Any) -> HubModel:
+    """The model with other dimensions."""
+    return HubModel(
+        model.model_type, model.architecture.replace(**changes), model.init_std, model.exact_gelu
+    )
+
+
+EVERY = tuple(HubModel(name, model, 0.02) for name, model in FAMILIES.items())
+BY_TYPE = {model.model_type: model for model in EVERY}
+LLAMA, GPT2, MIXTRAL = BY_TYPE["llama"], BY_TYPE["gpt2"], BY_TYPE["mixtral"]

@@ -8,21 +8,19 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.checkpoints.exchange.hub_config import model_of_config
 from seatrial.checkpoints.exchange.import_plan import misfits
-from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.hub_model import model_of_arguments, option_fix
 from seatrial.findings import Severity
+from seatrial.huggingface.config import HubModel, read_config
 from seatrial.recipes.shipped import recipe
 from seatrial.spec.loader import load
 from tests.conftest import plan_spec
-from tests.unit.checkpoints.exchange.models import LLAMA as SMALL
+from tests.unit.checkpoints.exchange.models import BY_TYPE, GPT2, changed
+from tests.unit.checkpoints.exchange.models import LLAMA as SCALED
 
-LLAMA = replace(SMALL, max_positions=64, norm_epsilon=1e-5, rope_theta=10000.0, rope_scaling=None)
-GPT2 = replace(
-    LLAMA, kind=HubClass.GPT2, kv_heads=4, biases=True, activation=HubActivation.GELU_TANH
-)
+LLAMA = changed(SCALED, rope_theta=10000.0, rope_scaling=None)
+LATENT, MIXTRAL = BY_TYPE["deepseek_v3"], BY_TYPE["mixtral"]
 
 
 def found(weights: HubModel, run: HubModel, padded: int = 128) -> list[tuple[str, str]]:
@@ -33,24 +31,32 @@ def found(weights: HubModel, run: HubModel, padded: int = 128) -> list[tuple[str
     ]
 
 
+def with_experts(model: HubModel, **changes: Any) -> HubModel:
+    moe = model.architecture.moe
+    assert moe is not None
+    return changed(model, moe=moe.model_dump() | changes)
+
+
 @pytest.mark.parametrize(
-    ("changed", "override"),
+    ("weights", "run", "override"),
     [
-        ({"layers": 5}, "model.dimensions.layers=5"),
-        ({"norm_epsilon": 1e-6}, "engine.options.norm-epsilon=1e-06"),
-        ({"rope_theta": 500000.0}, "model.dimensions.rope_theta=500000.0"),
-        ({"tied_embeddings": True}, "model.dimensions.tied_embeddings=true"),
-        ({"biases": True}, "model.dimensions.linear_bias=true"),
-        (
-            {"rope_scaling": 8.0},
-            "engine.options.use-rope-scaling=true and engine.options.rope-scaling-factor=8.0",
-        ),
-        ({"vocab_size": 129}, "model.dimensions.vocab_size=129"),
+        (changed(LLAMA, layers=5), LLAMA, "layers=5"),
+        (changed(LLAMA, norm_epsilon=1e-6), LLAMA, "norm_epsilon=1e-06"),
+        (changed(LLAMA, rope_theta=500000.0), LLAMA, "rope_theta=500000.0"),
+        (changed(LLAMA, tied_embeddings=True), LLAMA, "tied_embeddings=true"),
+        (changed(LLAMA, linear_bias=True), LLAMA, "linear_bias=true"),
+        (changed(LLAMA, vocab_size=129), LLAMA, "vocab_size=129"),
+        (changed(LLAMA, window={"tokens": 16}), LLAMA, 'window={"tokens": 16, "full_every": null}'),
+        (with_experts(LATENT, scaling_factor=1.0), LATENT, "moe.scaling_factor=1.0"),
+        (LATENT, with_experts(LATENT, score="softmax", expert_bias=False), "moe.score=sigmoid"),
+        (changed(LATENT, mtp_layers=0), LATENT, "mtp_layers=0"),
     ],
 )
-def test_what_no_engine_would_notice_is_found(changed: dict[str, Any], override: str) -> None:
-    said = found(replace(LLAMA, **changed), LLAMA)
-    assert said == [(Severity.ERROR, f"Use {override}, or weights that match the run's model.")]
+def test_what_no_engine_would_notice_is_found(
+    weights: HubModel, run: HubModel, override: str
+) -> None:
+    fix = f"Use model.dimensions.{override}, or weights that match the run's model."
+    assert (Severity.ERROR, fix) in found(weights, run)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +64,15 @@ def test_what_no_engine_would_notice_is_found(changed: dict[str, Any], override:
     [
         (LLAMA, LLAMA),
         # A longer sequence, more tokens, and how training goes on are the run's own affair.
-        (LLAMA, replace(LLAMA, max_positions=128)),
-        (LLAMA, replace(LLAMA, vocab_size=110)),
-        (LLAMA, replace(LLAMA, init_std=0.01, aux_loss_coefficient=0.1)),
-        (GPT2, replace(GPT2, rope_theta=500000.0)),
+        (LLAMA, changed(LLAMA, max_positions=128)),
+        (LLAMA, changed(LLAMA, vocab_size=110)),
+        (LLAMA, replace(LLAMA, init_std=0.01)),
+        (MIXTRAL, with_experts(MIXTRAL, aux_loss_coefficient=0.1)),
+        (MIXTRAL, changed(MIXTRAL, ffn_hidden_size=128)),
+        (LATENT, changed(LATENT, mtp_layers=0)),
+        (GPT2, changed(GPT2, rope_theta=500000.0)),
+        # Mistral without a window is Llama.
+        (replace(LLAMA, model_type="mistral"), LLAMA),
     ],
 )
 def test_what_makes_no_other_model_fits(weights: HubModel, run: HubModel) -> None:
@@ -69,14 +80,15 @@ def test_what_makes_no_other_model_fits(weights: HubModel, run: HubModel) -> Non
 
 
 def test_a_table_of_positions_has_a_length() -> None:
-    ((severity, fix),) = found(GPT2, replace(GPT2, max_positions=128))
+    ((severity, fix),) = found(GPT2, changed(GPT2, max_positions=128))
     assert severity is Severity.ERROR
     assert "model.dimensions.max_positions=64" in fix
 
 
 def test_the_gelu_of_the_device_is_a_warning() -> None:
-    ((severity, _),) = found(GPT2, replace(GPT2, activation=HubActivation.GELU))
+    ((severity, fix),) = found(GPT2, replace(GPT2, exact_gelu=True))
     assert severity is Severity.WARNING
+    assert "engine.options.no-bias-gelu-fusion=false" in fix
 
 
 LLAMA_2 = {
@@ -104,6 +116,5 @@ def test_the_recipe_begins_with_weights_of_its_own_model() -> None:
     weights = plan.spec.initial_weights
     assert weights is not None
     assert weights.huggingface == "hf://meta-llama/Llama-2-7b-hf"
-    told = {name.replace("-", "_"): value for name, value in engine_arguments(plan).items()}
-    run = model_of_arguments(told, "")
-    assert found(model_of_config(LLAMA_2, ""), run, plan.model.padded_vocab_size) == []
+    run = model_of_arguments(engine_arguments(plan), "")
+    assert found(read_config(LLAMA_2, ""), run, plan.model.padded_vocab_size) == []

@@ -4,15 +4,14 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.checkpoints.exchange.export_plan import plan_export, refuse_occupied
-from seatrial.checkpoints.exchange.hub_config import config_of_model, model_of_config
 from seatrial.checkpoints.exchange.import_plan import plan_import, spec_of_model
-from seatrial.checkpoints.exchange.model import HubModel
 from seatrial.checkpoints.exchange.safetensors_file import (
     INDEX,
     Tensor,
@@ -21,19 +20,23 @@ from seatrial.checkpoints.exchange.safetensors_file import (
     index_of,
     placed_tensors,
 )
-from seatrial.checkpoints.exchange.shapes import hub_tensors, stacked_shape
+from seatrial.checkpoints.exchange.shapes import hub_tensors
+from seatrial.checkpoints.exchange.weight_map import config_of_model
 from seatrial.checkpoints.stored_tensors import Contents, StoredTensor
 from seatrial.engines.megatron.hub_model import arguments_of_model, options_of_model
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
+from seatrial.huggingface.config import HubModel
 from seatrial.spec.model import Architecture
-from tests.unit.checkpoints.exchange.models import EVERY, GPT2, LLAMA, MIXTRAL
+from tests.unit.checkpoints.exchange.models import BY_TYPE, EVERY, GPT2, LLAMA, MIXTRAL, changed
+
+every_type = pytest.mark.parametrize("model", EVERY, ids=lambda model: model.model_type)
 
 
 def write(directory: Path, model: HubModel, **changed: Any) -> Path:
     """Weights of zeros, in the files that Hugging Face's tools write."""
-    every = hub_tensors(model, entries(model))
+    every = hub_tensors(model.architecture, entries(model))
     tensors = [Tensor(one.name, "bfloat16", one.shape) for one in every]
     directory.mkdir(exist_ok=True)
     files = divided(tensors, 40_000)
@@ -42,17 +45,20 @@ def write(directory: Path, model: HubModel, **changed: Any) -> Path:
         (directory / name).write_bytes(header(inside) + zeros)
     if len(files) > 1:
         (directory / INDEX).write_text(json.dumps(index_of(files)))
-    config = config_of_model(model, "bfloat16", {}) | changed
+    config = config_of_model(model, {}, "bfloat16", {}) | changed
     (directory / "config.json").write_text(json.dumps(config))
     return directory
 
 
-@pytest.mark.parametrize("model", EVERY, ids=str)
+@every_type
 def test_an_import_finds_every_tensor(tmp_path: Path, model: HubModel) -> None:
     plan = plan_import(write(tmp_path / "hub", model), entries)
-    assert plan.model == model
+    assert plan.model.model_type == model.model_type
+    assert plan.model.architecture.layers == model.architecture.layers
     assert plan.dtype == "bfloat16"
-    assert plan.size == 2 * sum(tensor.elements for tensor in hub_tensors(model, entries(model)))
+    assert plan.size == 2 * sum(
+        tensor.elements for tensor in hub_tensors(model.architecture, entries(model))
+    )
     assert len({place.file for place in plan.places.values()}) > 1
 
 
@@ -87,39 +93,29 @@ def test_base_models_of_gpt2_are_read_without_their_prefix(tmp_path: Path) -> No
         text = json.dumps(bare).encode()
         file.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
     assert len(plan_import(directory, entries).places) == len(
-        list(hub_tensors(GPT2, entries(GPT2)))
+        list(hub_tensors(GPT2.architecture, entries(GPT2)))
     )
 
 
-CONFIGS: list[tuple[HubModel, dict[str, Any], str]] = [
-    (LLAMA, {"model_type": "mamba"}, "not support models of type 'mamba'"),
-    (LLAMA, {"quantization_config": {"bits": 4}}, "quantised"),
-    (LLAMA, {"attention_bias": True}, "in all linear layers or in none"),
-    (LLAMA, {"hidden_act": "gelu"}, "SwiGLU, not gelu"),
-    (LLAMA, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "only Llama 3.1"),
-    (LLAMA, {"partial_rotary_factor": 0.5}, "partial rotary"),
-    (LLAMA, {"rope_theta": 10000.5}, "only an integer rope_theta"),
-    (MIXTRAL, {"sliding_window": 32}, "sliding_window is 32"),
-    (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scaled by layer"),
-    (GPT2, {"activation_function": "relu"}, "GELU, not relu"),
-]
+def test_what_the_engine_has_no_model_for_is_refused(tmp_path: Path) -> None:
+    for name, settings, said in (
+        ("quantised", {"quantization_config": {"bits": 4}}, "quantised"),
+        ("groups", {"num_experts_per_tok": 2}, "by its best 2, the engine by its best 1"),
+        ("hybrid", {"model_type": "mamba"}, "mamba"),
+    ):
+        directory = write(tmp_path / name, BY_TYPE["deepseek_v3"], **settings)
+        with pytest.raises(FindingsError) as refused:
+            plan_import(directory, entries)
+        assert said in refused.value.findings[0].rule
 
 
-@pytest.mark.parametrize(("model", "changed", "said"), CONFIGS, ids=lambda value: str(value)[:40])
-def test_what_the_engine_has_no_model_for_is_refused(
-    model: HubModel, changed: dict[str, Any], said: str
-) -> None:
-    config = config_of_model(model, "float32", {}) | changed
-    with pytest.raises(FindingsError) as refused:
-        model_of_config(config, "hub/config.json")
-    (finding,) = refused.value.findings
-    assert (finding.code, said in finding.rule) == ("ST-EXCHANGE-002", True)
-
-
-def test_names_of_transformers_5_are_read_too() -> None:
-    config = config_of_model(LLAMA, "float32", {})
-    scaling = config.pop("rope_scaling") | {"rope_theta": config.pop("rope_theta")}
-    assert model_of_config(config | {"rope_parameters": scaling}, "") == LLAMA
+def test_weights_without_multi_token_prediction_are_imported_without_it(tmp_path: Path) -> None:
+    """transformers drops these layers when it saves a model."""
+    model = BY_TYPE["deepseek_v3"]
+    without = changed(model, mtp_layers=0)
+    plan = plan_import(write(tmp_path / "hub", without, num_nextn_predict_layers=1), entries)
+    assert plan.model.architecture.mtp_layers == 0
+    assert plan_import(write(tmp_path / "all", model), entries).model.architecture.mtp_layers == 1
 
 
 def first(directory: Path) -> Path:
@@ -131,7 +127,6 @@ def first(directory: Path) -> Path:
     [
         (lambda d: (d / "config.json").unlink(), "config.json cannot be read"),
         (lambda d: (d / "config.json").write_text("[1]"), "it is not a JSON object"),
-        (lambda d: (d / "config.json").write_text('{"model_type": "llama"}'), "is missing"),
         (lambda d: (d / INDEX).write_text("{}"), "not a tensor index"),
         (lambda d: first(d).write_bytes(b"x"), "header"),
         (lambda d: first(d).unlink(), "No such file"),
@@ -166,28 +161,28 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FindingsError, match="has shape"):
         plan_import(write(tmp_path / "a", LLAMA, intermediate_size=128), entries)
-    with pytest.raises(FindingsError, match=r"lack model\.layers\.2"):
-        plan_import(write(tmp_path / "b", LLAMA, num_hidden_layers=3), entries)
+    with pytest.raises(FindingsError, match=r"lack model\.layers\.4"):
+        plan_import(write(tmp_path / "b", LLAMA, num_hidden_layers=5), entries)
     with pytest.raises(FindingsError, match=r"does not have"):
         plan_import(write(tmp_path / "c", LLAMA, num_hidden_layers=1), entries)
 
 
-@pytest.mark.parametrize("model", EVERY, ids=str)
+@every_type
 def test_the_printed_spec_is_the_same_model(model: HubModel) -> None:
-    spec = spec_of_model(model, "/weights", options_of_model(model))
-    there = Architecture.model_validate(spec["model"]["dimensions"])
-    assert (there.layers, there.kv_heads, there.head_dim) == (2, model.kv_heads, model.head_dim)
-    assert there.is_moe == bool(model.experts)
+    spec = spec_of_model(model.architecture, "/weights", options_of_model(model))
+    assert Architecture.model_validate(spec["model"]["dimensions"]) == model.architecture
     assert spec["initial_weights"] == {"checkpoint": "/weights"}
-    options = spec.get("engine", {}).get("options", {})
-    assert options.get("norm-epsilon", 1e-5) == model.norm_epsilon
-    assert options.get("rope-scaling-factor") == model.rope_scaling
+    assert "engine" not in spec
+    exact = options_of_model(replace(GPT2, exact_gelu=True))
+    assert spec_of_model(GPT2.architecture, "", exact)["engine"] == {
+        "options": {"no-bias-gelu-fusion": True}
+    }
 
 
 def stored(model: HubModel, dtype: str = "bfloat16") -> dict[str, StoredTensor]:
     return {
-        entry.engine: StoredTensor(entry.engine, dtype, stacked_shape(entry, model), ())
-        for entry in entries(model)
+        tensor.engine: StoredTensor(tensor.engine, dtype, tensor.entry.engine_shape, ())
+        for tensor in hub_tensors(model.architecture, entries(model))
     }
 
 
@@ -195,7 +190,7 @@ def test_an_export_is_planned_whole() -> None:
     there = Contents(stored(MIXTRAL), arguments_of_model(MIXTRAL))
     plan = plan_export(there, ENGINES["megatron"].checkpoints.exchange, "here", 100_000)
     assert len(plan.files) > 1
-    every = hub_tensors(MIXTRAL, entries(MIXTRAL))
+    every = hub_tensors(MIXTRAL.architecture, entries(MIXTRAL))
     assert plan.size == 2 * sum(tensor.elements for tensor in every)
     wrong = Contents(stored(LLAMA, "float8_e4m3fn"), arguments_of_model(LLAMA))
     with pytest.raises(FindingsError, match="float8_e4m3fn"):
