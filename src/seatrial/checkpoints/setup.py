@@ -136,6 +136,9 @@ class Setup:
     """The learning-rate schedule; None in old records."""
     constants: SavedConstants | None = None
     """The model's constants; None in old records, and for engines that do not report them."""
+    parts: dict[str, Any] | None = None
+    """The parts of the architecture that `model` and `constants` do not describe, by dotted name,
+    without those that are not set; None in old records, and for engines that do not report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def setup_to_dict(setup: Setup) -> dict[str, Any]:
     """Serialize the setup. Omits fields that are None, because old records do not have them."""
     values = asdict(setup)
     values["layout"]["world_size"] = setup.layout.world_size
-    for name in ("schedule", "constants"):
+    for name in ("schedule", "constants", "parts"):
         if values[name] is None:
             del values[name]
     return values

@@ -103,7 +103,7 @@ def other_model(saved: Setup, wanted: Setup) -> list[ResumeReason]:
     found = [one for one in _model(saved, wanted) if one.outcome is Resume.IMPOSSIBLE]
     if saved.constants is not None and wanted.constants is not None:
         found += _constants(saved.constants, wanted.constants)
-    return found
+    return [*found, *_parts(saved, wanted)]
 
 
 def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
@@ -112,6 +112,7 @@ def _reasons(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
     yield from _layout(saved, wanted)
     if saved.constants is not None and wanted.constants is not None:
         yield from _constants(saved.constants, wanted.constants)
+    yield from _parts(saved, wanted)
     yield from _data(saved.data_order, wanted.data_order)
     if saved.global_batch_size and saved.global_batch_size != wanted.global_batch_size:
         sizes = f"{saved.global_batch_size:,}", f"{wanted.global_batch_size:,}"
@@ -144,13 +145,32 @@ def _model(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
         yield ResumeReason(outcome, what, str(one), str(other), meaning)
 
 
+_TRAINED_WITH = "the checkpoint loads, but its weights were trained with the saved value."
+
+
 def _constants(saved: SavedConstants, wanted: SavedConstants) -> Iterator[ResumeReason]:
     for field in fields(SavedConstants):
         one, other = getattr(saved, field.name), getattr(wanted, field.name)
         if one != other:
-            meaning = "the checkpoint loads, but its weights were trained with the saved value."
-            name = Setting.of_field(field.name)
-            yield ResumeReason(Resume.MODEL_CHANGES, name, f"{one:g}", f"{other:g}", meaning)
+            name, shown = Setting.of_field(field.name), (f"{one:g}", f"{other:g}")
+            yield ResumeReason(Resume.MODEL_CHANGES, name, *shown, _TRAINED_WITH)
+
+
+_TENSOR_PARTS = ("latent_attention.", "mtp_layers", "attention_sinks", "moe.layer_interval")
+"""Parts of the architecture that change the names or shapes of tensors."""
+
+
+def _parts(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:
+    if saved.parts is None or wanted.parts is None:
+        return
+    for name in sorted(saved.parts.keys() | wanted.parts.keys()):
+        one, other = (str(parts.get(name, "none")) for parts in (saved.parts, wanted.parts))
+        if one == other:
+            continue
+        outcome, meaning = Resume.MODEL_CHANGES, _TRAINED_WITH
+        if name.startswith(_TENSOR_PARTS):
+            outcome, meaning = Resume.IMPOSSIBLE, "the tensors have different names or shapes."
+        yield ResumeReason(outcome, name, one, other, meaning)
 
 
 def _state(saved: Setup, wanted: Setup) -> Iterator[ResumeReason]:

@@ -121,3 +121,15 @@ def test_what_decides_the_order_decides_the_fingerprint() -> None:
     more = setup_from_arguments({**FLAGS, "tensor-model-parallel-size": 1}, VERSIONS, 4).data_order
     assert one.fingerprint != other.fingerprint
     assert one.fingerprint == more.fingerprint
+
+
+def test_parts_of_a_model_are_the_same_from_flags_and_from_arguments() -> None:
+    flags = FLAGS | {"window-size": "15,0", "window-attn-skip-freq": 2, "moe-router-topk": 2}
+    parsed = {**ARGUMENTS, "window_size": (15, 0), "window_attn_skip_freq": 2, "moe_router_topk": 2}
+    planned = setup_from_arguments(flags, VERSIONS, 4).parts
+    assert planned == setup_from_arguments(parsed, VERSIONS, 4).parts
+    assert planned == {"window.tokens": 16, "window.full_every": 2, "moe.top_k": 2}
+
+
+def test_a_model_without_dimensions_for_its_arguments_has_no_parts() -> None:
+    assert setup_from_arguments(FLAGS | {"use-mup": True}, VERSIONS, 4).parts is None

@@ -16,6 +16,9 @@ OLD = replace(SETUP, checkpoint_format="torch")
 RATE = replace(SETUP, schedule=SavedSchedule(1e-4, 1e-5, "cosine", 40, 400))
 ROTATED = replace(SETUP, constants=SavedConstants(10000.0, 1.0, 0.0, 1e-5))
 
+WINDOWED = replace(SETUP, parts={"window.tokens": 128})
+LATENT = replace(SETUP, parts={"latent_attention.kv_rank": 512})
+
 
 def with_constants(**values: float) -> Setup:
     assert ROTATED.constants is not None
@@ -86,6 +89,10 @@ def with_data(**values: object) -> Setup:
         (ROTATED, with_constants(norm_epsilon=1e-6), Resume.MODEL_CHANGES, "norm epsilon"),
         # Neither does one from before the constants were.
         (SETUP, ROTATED, Resume.SAFE, ""),
+        (WINDOWED, WINDOWED, Resume.SAFE, ""),
+        (WINDOWED, replace(SETUP, parts={}), Resume.MODEL_CHANGES, "window.tokens"),
+        (WINDOWED, LATENT, Resume.IMPOSSIBLE, "latent_attention.kv_rank"),
+        (SETUP, LATENT, Resume.SAFE, ""),
         (SETUP, padded(SETUP, 256), Resume.RESHARDED, "padded vocab size"),
         (BUCKETS, padded(BUCKETS, 256), Resume.IMPOSSIBLE, "padded vocab size"),
         (

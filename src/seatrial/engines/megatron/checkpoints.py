@@ -9,8 +9,11 @@ engine's defaults (`megatron/training/arguments.py`, megatron-core 0.19.2).
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from seatrial.checkpoints.exchange.weight_map import WeightExchange
 from seatrial.checkpoints.pickle_rules import UnsafeFileError
@@ -26,8 +29,12 @@ from seatrial.checkpoints.setup import (
 from seatrial.checkpoints.stored_tensors import Contents, listed, read_stored
 from seatrial.engines.checkpoints import EngineCheckpoints
 from seatrial.engines.megatron import hub_model
+from seatrial.engines.megatron.saved_model import architecture_of_arguments
 from seatrial.engines.megatron.weight_map import entries
+from seatrial.errors import FindingsError
 from seatrial.planning.layout import Layout
+from seatrial.spec.model import Activation
+from seatrial.spec.model_parts import RopeScalingKind
 from seatrial.storage.location import Location
 from seatrial.storage.state_files import parse_json
 
@@ -66,6 +73,7 @@ def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_siz
         versions=versions,
         schedule=_schedule(values),
         constants=_constants(values),
+        parts=_parts(values),
     )
 
 
@@ -137,6 +145,34 @@ def _constants(values: Values) -> SavedConstants:
         rotary_scaling=float(values.get("rope_scaling_factor") or 8.0) if scaled else 0.0,
         norm_epsilon=float(epsilon or 1e-5),
     )
+
+
+_SINGLE_PARTS = ("attention_sinks", "mtp_layers", "no_rope_every", "norm_centered_at_one")
+_TRAINED_ONLY = ("aux_loss_coefficient", "balancing", "bias_update_rate")
+"""Fields of experts that change how the model is trained, not what it computes."""
+
+
+def _parts(values: Values) -> dict[str, Any] | None:
+    """Return the parts of the model that `ModelShape` and `SavedConstants` do not describe.
+
+    None if arguments change the model in a way that no dimension describes.
+    """
+    try:
+        model = architecture_of_arguments(values, "")
+    except (FindingsError, ValidationError, KeyError, ValueError):
+        return None
+    dumped = model.model_dump(mode="json")
+    found = {name: dumped[name] for name in _SINGLE_PARTS if dumped.get(name)}
+    if model.activation in (Activation.CLAMPED_SWIGLU, Activation.SQUARED_RELU):
+        found["activation"] = str(model.activation)
+    described = {field.name for field in fields(ModelShape)} | set(_TRAINED_ONLY)
+    for part in ("latent_attention", "window", "rope_scaling", "moe"):
+        inner = {
+            name: value for name, value in (dumped.get(part) or {}).items() if value is not None
+        }
+        if inner.get("kind") != RopeScalingKind.LLAMA3:
+            found |= {f"{part}.{name}": inner[name] for name in inner.keys() - described}
+    return found
 
 
 def _dense_layers(pattern: object) -> int:
