@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reshard drill finds wrong gradients and wrong masks that were planted in a layout."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,7 +119,8 @@ def cases() -> list[object]:
 def test_the_drill_finds_a_planted_bug(bug: str, tmp_path: Path, figure: Figure) -> None:
     result = reshard(tmp_path, twin_of(*BUGS[bug]), bug)
     print(f"{bug}: {'missed' if result.ok else 'found'}: {result.said}")
-    figure("planted", bug, "missed" if result.ok else "found")
+    differences = re.findall(r" by (\d\S*e[+-]\d+)", result.said)[:2]
+    figure("planted", bug, BUGS[bug][1], "missed" if result.ok else "found", *differences)
     assert not result.ok
     # Not found because the training failed, but because its figures differ.
     assert "differ by" in result.said
