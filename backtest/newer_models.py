@@ -66,7 +66,7 @@ class PredictedRun:
     def allocated(self) -> float:
         """Peak of allocated memory on the fullest rank, with the number formats of the run."""
         stage = self.memory.fullest
-        share = self.run.facts.get("optimizer_bytes", OPTIMIZER_BYTES) / OPTIMIZER_BYTES
+        share = float(self.run.facts.get("optimizer_bytes", OPTIMIZER_BYTES)) / OPTIMIZER_BYTES
         return stage.allocated - stage.optimizer * (1 - share)
 
     @property

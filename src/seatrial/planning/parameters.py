@@ -148,8 +148,8 @@ def active_parameters(model: Architecture, padded_vocab: int) -> int:
 def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stage: Stage) -> int:
     """Return the parameters on one rank of a stage, as the engine reports them.
 
-    With tied embeddings or multi-token prediction, the last of several stages has a copy of the
-    word embeddings.
+    The last of several stages has the output projection, even if it shares the word embeddings.
+    With multi-token prediction, it has a copy of the embeddings too.
     """
     sharding = ParameterSharding(layout.tp_size, layout.ep_size, layout.etp_size)
     parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)
@@ -169,5 +169,6 @@ def embedding_copies(model: Architecture, *, first: bool) -> int:
 
     `first` is True if it is the first stage too.
     """
-    copied = not first and (model.tied_embeddings or model.mtp_layers > 0)
-    return (not model.tied_embeddings) + copied
+    if first:
+        return 0 if model.tied_embeddings else 1
+    return 2 if model.mtp_layers else 1

@@ -30,6 +30,8 @@ class Question:
     world_size: int
     words: tuple[str, ...]
     environment: dict[str, str]
+    stages: tuple[int, ...] = ()
+    """Stages whose parameters are asked for."""
 
 
 def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Question]:
@@ -42,15 +44,15 @@ def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Questi
     errors = {found.code for found in verdict.findings if found.severity is Severity.ERROR}
     if verdict.situation is not None:
         plan = verdict.situation.plan
-        return tuple(sorted(errors)), _planned(draw, plan)
+        return tuple(sorted(errors)), question_of(plan, draw.number)
     before = plan_run(resolve_basis(loads(json.dumps(draw.healthy), "healthy"), catalog)).plan
     return tuple(sorted(errors)), _by_hand(draw, before)
 
 
-def _planned(draw: Draw, plan: Plan) -> Question:
-    arguments = production_arguments(engine_arguments(plan))
-    words = tuple(command_line(arguments))
-    return Question(draw.number, plan.layout.world_size, words, engine_environment(plan))
+def question_of(plan: Plan, number: int, stages: tuple[int, ...] = ()) -> Question:
+    """The question about a plan, with its own arguments."""
+    words = tuple(command_line(production_arguments(engine_arguments(plan))))
+    return Question(number, plan.layout.world_size, words, engine_environment(plan), stages)
 
 
 def _by_hand(draw: Draw, before: Plan) -> Question:

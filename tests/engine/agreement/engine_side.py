@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from typing import Any, TextIO
 
@@ -92,13 +93,19 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     os.environ.update({"WORLD_SIZE": str(question["world_size"]), "RANK": "0"})
     sys.argv = ["engine", *question["words"]]
     said = io.StringIO()
+    counts: dict[int, int] = {}
     with redirect_stderr(said):
-        accepted, reason = _verdict(said)
-    return {"accepted": accepted, "reason": reason[:2000]}
+        accepted, reason = _verdict(said, question.get("stages", ()), counts)
+    return {"accepted": accepted, "reason": reason[:2000], "parameters": counts}
 
 
-def _verdict(said: io.StringIO) -> tuple[bool | None, str]:
-    """Whether the engine accepts the arguments and the configuration of the model, and why not."""
+def _verdict(
+    said: io.StringIO, stages: Sequence[int], counts: dict[int, int]
+) -> tuple[bool | None, str]:
+    """Whether the engine accepts the arguments and the configuration of the model, and why not.
+
+    The parameters of the stages that were asked for go into `counts`.
+    """
     from megatron.training import arguments  # noqa: PLC0415
 
     from seatrial.worker.megatron.cpu.redirection import UnknownCudaCallError  # noqa: PLC0415
@@ -106,12 +113,14 @@ def _verdict(said: io.StringIO) -> tuple[bool | None, str]:
         host_lacks,
         model_settings,
         optimizer_settings,
+        stage_parameters,
     )
 
     try:
         args = arguments.parse_and_validate_args()
         model_settings(args)
         optimizer_settings(args)
+        counts |= {stage: stage_parameters(args, stage) for stage in stages}
     except SystemExit:
         last = said.getvalue().strip().rpartition("\n")[2]
         return False, f"the engine's parser refused an argument: {last}"

@@ -111,6 +111,15 @@ NEMOTRON = Architecture.model_validate(
     }
 )
 """Nemotron-4 15B, with two layers for multi-token prediction, which it does not have."""
+
+
+def alternating(layers: int, interval: int, dense_layers: int = 0) -> Architecture:
+    """`ALTERNATING` with other numbers of layers."""
+    moe = {"experts": 128, "top_k": 1, "expert_ffn_hidden_size": 8192}
+    own = {"layer_interval": interval, "dense_layers": dense_layers}
+    return ALTERNATING.replace(layers=layers, moe=moe | own)
+
+
 FAMILIES = {
     "deepseek-v3": DEEPSEEK_V3,
     "moonlight": MOONLIGHT,

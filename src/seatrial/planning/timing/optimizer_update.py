@@ -7,7 +7,7 @@ iteration multiplies an m x n matrix, m at most n, three times (m m n, m m m and
 No published run measures it, so its time has no error of its own.
 """
 
-from seatrial.planning.timing.traffic import RankParameters, StageCounts, updated_parameters
+from seatrial.planning.timing.traffic import RankParameters, StageCounts
 from seatrial.planning.workload import Workload
 from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Sharding
@@ -25,6 +25,14 @@ def update_bytes(workload: Workload, own: RankParameters) -> float:
     """Return the bytes that the update reads and writes."""
     each = MUON_BYTES if workload.muon_steps else ADAM_BYTES
     return each * updated_parameters(workload, own)
+
+
+def updated_parameters(workload: Workload, own: RankParameters) -> float:
+    """Return the parameters that the optimizer on one rank updates."""
+    if workload.sharding is Sharding.NONE:
+        return own.dense + own.expert
+    layout = workload.layout
+    return own.dense / (layout.dp_size * layout.cp_size) + own.expert / layout.edp_size
 
 
 def update_flops(workload: Workload, counts: StageCounts) -> float:

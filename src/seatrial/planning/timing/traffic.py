@@ -178,11 +178,3 @@ def per_micro_batch(workload: Workload, place: Placement, own: RankParameters) -
     moved = own.expert * each * (members - 1) / members
     expert = place.ring(moved, members, layout.ep_size * layout.etp_size)
     return Route(dense.link + expert.link, dense.network + expert.network)
-
-
-def updated_parameters(workload: Workload, own: RankParameters) -> float:
-    """Return the parameters that the optimizer on one rank updates."""
-    if workload.sharding is Sharding.NONE:
-        return own.dense + own.expert
-    layout = workload.layout
-    return own.dense / (layout.dp_size * layout.cp_size) + own.expert / layout.edp_size

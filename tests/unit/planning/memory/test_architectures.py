@@ -21,6 +21,7 @@ from tests.unit.planning.architectures import (
     GPT_OSS,
     MOONLIGHT,
     NEMOTRON,
+    alternating,
 )
 from tests.unit.planning.memory.test_estimate import KORTHIKANTI, workload
 
@@ -107,13 +108,9 @@ def test_one_copy_of_the_logits_for_each_prediction() -> None:
 
 
 def test_the_fullest_stage_is_found_if_experts_alternate() -> None:
-    model = ALTERNATING.replace(
-        layers=15, moe={**ALTERNATING.moe.model_dump(), "layer_interval": 4}
-    )
-    load = workload(model, pp_size=5, micro_batches=1)
+    load = workload(alternating(15, 4), pp_size=5, micro_batches=1)
     assert [stage_layers(load, n).expert for n in range(5)] == [0, 1, 1, 1, 0]
-    shifted = model.replace(moe={**model.moe.model_dump(), "layer_interval": 7})
-    load = workload(shifted, pp_size=5, micro_batches=1)
+    load = workload(alternating(15, 7), pp_size=5, micro_batches=1)
     assert [stage_layers(load, n).expert for n in range(5)] == [0, 0, 1, 0, 1]
     assert deciding_stages(load) == (0, 1, 2, 4)
     totals = {stage.index: stage.total for stage in every_stage(load).stages}

@@ -13,8 +13,16 @@ from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.quantities import layer_quantities, quantities, recomputed
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.timing.traffic import stage_counts
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, RecomputeModule
-from tests.unit.planning.architectures import ALTERNATING, DEEPSEEK_V3, GPT_OSS, MOONLIGHT, NEMOTRON
+from tests.unit.planning.architectures import (
+    ALTERNATING,
+    DEEPSEEK_V3,
+    GPT_OSS,
+    MOONLIGHT,
+    NEMOTRON,
+    alternating,
+)
 from tests.unit.planning.timing.workloads import CONSTANTS, GPT3, workload
 
 ONE = Layout()
@@ -48,7 +56,7 @@ def test_keys_of_latent_attention_are_wider_than_its_values() -> None:
 
 
 @pytest.mark.parametrize("model", [DEEPSEEK_V3, MOONLIGHT])
-def test_expanding_compressed_vectors_again_takes_its_share(model) -> None:  # type: ignore[no-untyped-def]
+def test_expanding_compressed_vectors_again_takes_its_share(model: Architecture) -> None:
     again = replace(
         workload(ONE, model),
         recompute=Recompute.SELECTIVE,
@@ -92,16 +100,17 @@ def test_multi_token_prediction_slows_the_last_stage() -> None:
 def test_layers_with_and_without_experts_alternate() -> None:
     load = workload(Layout(pp_size=4), ALTERNATING)
     assert stage_counts(load).each == ((6, 6, 0), (6, 6, 0), (6, 6, 0), (6, 6, 1))
-    every = ALTERNATING.moe.model_copy(update={"layer_interval": 1})
-    all_experts = replace(load, model=ALTERNATING.model_copy(update={"moe": every}))
+    all_experts = replace(load, model=alternating(48, 1))
+    load = replace(load, model=alternating(48, 2))
     found, more = (step_time(one, CONSTANTS).parts for one in (load, all_experts))
     assert found[TimePart.COMPUTE] != more[TimePart.COMPUTE]
     assert layer_quantities(load).dense.flops > layer_quantities(all_experts).dense.flops
 
 
 def test_dense_layers_come_before_those_that_alternate() -> None:
-    moe = ALTERNATING.moe.model_copy(update={"dense_layers": 3})
-    model = ALTERNATING.model_copy(update={"moe": moe, "layers": 8})
+    model = alternating(8, 2, dense_layers=3)
     load = workload(ONE, model, stages=stages_of([8], 1))
-    assert [moe.has_experts(n) for n in range(8)] == [False] * 4 + [True, False, True, False]
+    assert model.moe is not None
+    experts = [model.moe.has_experts(n) for n in range(8)]
+    assert experts == [False] * 4 + [True, False, True, False]
     assert stage_counts(load).whole == (6, 2, 1)
