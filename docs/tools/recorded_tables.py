@@ -11,8 +11,8 @@
 The newest row of each name counts. A table without new rows stays as it is; of the pipelines, what
 was recorded before is kept in docs/figures/pipelines.json. Of faults every result counts, also of a
 seed that was run before, and is kept too: take a suite's lines out of
-docs/figures/fault-results.jsonl after a change that its results depend on. The newest result of each
-model type is kept in docs/figures/models.json.
+docs/figures/fault-results.jsonl after a change that its results depend on. The newest results of
+each model type are kept in docs/figures/models.json.
 """
 
 import json
