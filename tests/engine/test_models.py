@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from seatrial.checkpoints.exchange.weight_map import config_of_model
 from seatrial.engine_process.process import worker_python
@@ -71,7 +70,7 @@ def spec_of(model_type: str, directory: Path) -> Path:
         "checkpoints": {"location": "/data/checkpoints"},
     }
     file = directory / "run.yaml"
-    file.write_text(yaml.safe_dump(spec))
+    file.write_text(json.dumps(spec))
     return file
 
 
