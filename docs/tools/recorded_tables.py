@@ -6,14 +6,17 @@
     make foundry && python -m docs.tools.recorded_tables foundry    docs/guides/llm-foundry.md
     make pipeline && python -m docs.tools.recorded_tables pipelines     docs/cluster-tests.md
     make faults && python -m docs.tools.recorded_tables faults      docs/guides/supervision.md
+    make models     docs/models.md; it calls this program itself
 
 The newest row of each name counts. A table without new rows stays as it is; of the pipelines, what
 was recorded before is kept in docs/figures/pipelines.json. Of faults every result counts, also of a
 seed that was run before, and is kept too: take a suite's lines out of
-docs/figures/fault-results.jsonl after a change that its results depend on.
+docs/figures/fault-results.jsonl after a change that its results depend on. The newest results of
+each model type are kept in docs/figures/models.json.
 """
 
 import json
+import re
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -56,6 +59,9 @@ KILLS = {
 """The fault suites of LLM Foundry, and what they kill."""
 PIPELINES = ROOT / "docs/figures/pipelines.json"
 FAULTS = ROOT / "build/fault-results.jsonl"
+MODELS = ROOT / "docs/figures/models.json"
+CELLS = ("plan", "rehearse", "resume", "reshard", "import", "export")
+"""What a model type is proven to do, in the order of the columns."""
 KEPT_FAULTS = ROOT / "docs/figures/fault-results.jsonl"
 Rows = dict[str, dict[str, list[str]]]
 Case = dict[str, Any]
@@ -111,6 +117,32 @@ def pipelines_table() -> str:
         ["machine load at the end", *(f"{one['load']:.0f}" for one in every)],
     ]
     return table(("", *pipelines), rows)
+
+
+def models_table() -> str:
+    """A row for each model type; keeps what was recorded."""
+    types: dict[str, dict[str, Any]] = json.loads(MODELS.read_text())
+    for line in recorded("model-cells.jsonl"):
+        result = {name: line[name] for name in ("ok", "said")}
+        types.setdefault(line["model_type"], {})[line["cell"]] = result
+    MODELS.write_text(json.dumps(dict(sorted(types.items())), indent=1, ensure_ascii=False) + "\n")
+    rows = [
+        [f"`{name}`", *(_cell(cells.get(cell)) for cell in CELLS)]
+        for name, cells in sorted(types.items())
+    ]
+    matrix = table(("model type", *CELLS), rows)
+    print(matrix)
+    return matrix
+
+
+def _cell(result: dict[str, Any] | None) -> str:
+    """A mark, or the reason; an exchange of weights shows the largest difference of a logit."""
+    if result is None:
+        return "not run"
+    found = re.search(r"\d\.?\d*e-\d+|\b0\.0e\+00", result["said"])
+    if not result["ok"]:
+        return f"failed: {result['said']}"
+    return found[0] if found else "✓"
 
 
 def right(cases: Sequence[Case]) -> str:
@@ -254,6 +286,8 @@ def main() -> None:
         page, parts = "cluster-tests.md", {"pipelines": pipelines_table()}
     elif what == "faults":
         page, parts = "guides/supervision.md", fault_tables()
+    elif what == "models":
+        page, parts = "models.md", {"models": models_table()}
     elif what in ("engine", "foundry"):
         page, heads = (
             ("engine.md", ENGINE) if what == "engine" else ("guides/llm-foundry.md", FOUNDRY)

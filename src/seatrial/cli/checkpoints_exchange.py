@@ -58,10 +58,10 @@ def export(
 ) -> None:
     """Export a checkpoint's weights for Hugging Face transformers (safetensors, config.json).
 
-    Verifies the checkpoint first, and keeps one layer in memory at a time. Supports the llama, gpt
-    and mpt families and Mixtral; refuses other models with the reason. Needs the engine that saved
-    the checkpoint: the worker extra, or LLM Foundry's environment. With --on kubernetes, the run's
-    image has the engine, and DIR is a path on the run's volume.
+    Verifies the checkpoint first, and keeps one layer in memory at a time. Refuses a model that no
+    class in transformers has, with the reason. Needs the engine that saved the checkpoint: the
+    worker extra, or LLM Foundry's environment. With --on kubernetes, the run's image has the
+    engine, and DIR is a path on the run's volume.
     """
     if on is RemotePlace.KUBERNETES:
         answer = Volume(where, overrides, kubeconfig, context).ask(

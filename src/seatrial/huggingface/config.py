@@ -168,8 +168,9 @@ def write_config(
     }
     for part in table.parts:
         config |= part.write(architecture)
-    if exact_gelu and "activation_function" in config:
-        config["activation_function"] = "gelu"
+    for name in ("activation_function", "hidden_act"):
+        if exact_gelu and str(config.get(name)).startswith("gelu"):
+            config[name] = "gelu"
     given = tokens or {}
     return config | {name: given.get(name) for name in ("bos_token_id", "eos_token_id")}
 

@@ -65,11 +65,16 @@ def _read_even_heads(fields: ConfigFields, found: Found) -> None:
 _GELU = {"gelu_new": False, "gelu_pytorch_tanh": False, "gelu_fast": False, "gelu": True}
 
 
-def _read_gelu(fields: ConfigFields, found: Found) -> None:
-    said = fields.take("activation_function", "gelu_new")
-    if said not in _GELU:
-        fields.refuse("activation_function", f"the engine supports GELU here, not {said}.", said)
-    found[EXACT_GELU] = _GELU[said]
+def _gelu(name: str, usual: str) -> Custom:
+    """Return the field that names the variant of GELU."""
+
+    def read(fields: ConfigFields, found: Found) -> None:
+        said = fields.take(name, usual)
+        if said not in _GELU:
+            fields.refuse(name, f"the engine supports GELU here, not {said}.", said)
+        found[EXACT_GELU] = _GELU[said]
+
+    return Custom(read, lambda _: {name: usual})
 
 
 BIASES = Custom(_read_biases, _write_biases)
@@ -146,7 +151,7 @@ _TABLES = (
             Same("layer_norm_epsilon", "norm_epsilon", float, 1e-5),
             TIED,
             EVEN_HEADS,
-            Custom(_read_gelu, lambda _: {"activation_function": "gelu_new"}),
+            _gelu("activation_function", "gelu_new"),
             Only("scale_attn_weights", (True,), "the engine scales attention scores.", True),
             Only(
                 "scale_attn_by_inverse_layer_idx",
@@ -298,12 +303,7 @@ _TABLES = (
             TIED,
             KV_HEADS,
             Same("norm_epsilon", "norm_epsilon", float, 1e-5),
-            Only(
-                "hidden_act",
-                ("gelu_pytorch_tanh",),
-                "for this model type, the engine supports gelu_pytorch_tanh.",
-                "gelu_pytorch_tanh",
-            ),
+            _gelu("hidden_act", "gelu_pytorch_tanh"),
             Same("use_bias", "linear_bias", bool, True),
             Rotary(),
             Window(),

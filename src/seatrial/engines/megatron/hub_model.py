@@ -45,7 +45,7 @@ def refuse_plan(arguments: Values) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class _ModelSizes:
     architecture: Architecture
     sequence_length: int
     padded_vocab_size: int
@@ -60,7 +60,7 @@ class _Layout:
 class _ModelOnly:
     """The part of a plan that the flags of a model read."""
 
-    model: _Sizes
+    model: _ModelSizes
     layout: _Layout = _Layout()
 
 
@@ -73,7 +73,7 @@ _STORED = {
 
 def flags_of_model(model: Architecture) -> dict[str, ArgumentValue]:
     """Return the engine's flags for a model outside of a plan, without padding."""
-    plan: Any = _ModelOnly(_Sizes(model, model.max_positions, model.vocab_size))
+    plan: Any = _ModelOnly(_ModelSizes(model, model.max_positions, model.vocab_size))
     return {flag.name: flag.value(plan) for flag in MODEL_FLAGS}
 
 
