@@ -85,10 +85,10 @@ def _kind_page(kind: Kind, catalog: Catalog) -> str:
     columns, row = table_of(kind)
     names = catalog.names(kind)
     entries = {name: catalog.entry(kind, name) for name in names}
-    rows = []
-    for name, entry in entries.items():
-        first, *cells = row(name, entry)
-        rows.append((code(first), *map(plain, cells)))
+    rows = [
+        tuple(code(cell) if cell == name else plain(cell) for cell in row(name, entry))
+        for name, entry in entries.items()
+    ]
     return page(
         f"# {kind.replace('-', ' ').capitalize()}",
         f"{member_docs(Kind)[kind]} On the command line: `seatrial catalog list {kind}`.",

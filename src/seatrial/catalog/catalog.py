@@ -5,7 +5,9 @@
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +18,7 @@ from seatrial.catalog.entry import Entry
 from seatrial.catalog.entry import Kind as Kind
 from seatrial.catalog.fabrics import Fabric
 from seatrial.catalog.images import Image
-from seatrial.catalog.models import CONFIGS, ModelPreset, published_facts, unlisted_preset
+from seatrial.catalog.models import ModelPreset
 from seatrial.catalog.node_types import HOST, NodeType, host_gpus
 from seatrial.catalog.profiles import Profile
 from seatrial.catalog.reading import (
@@ -34,7 +36,6 @@ from seatrial.codes.catalog import CatalogCode as CatalogCode
 from seatrial.codes.catalog import problem
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding
-from seatrial.huggingface.locate import delivered_name, find_config
 from seatrial.naming import nearest, of_size
 from seatrial.spec.tree import dotted
 
@@ -124,13 +125,11 @@ class Catalog:
 
     def unlisted_model(self, address: str) -> ModelPreset:
         """Return a model by the address of its config.json; the Hub is asked if need be."""
-        return unlisted_preset(address, find_config(address, self._own))
+        return _published().unlisted_model(address, self._own)
 
     def model_files(self, address: str | None) -> dict[str, str]:
         """Return the config.json of a run's model by its file name, for the run's pods."""
-        if address is None:
-            return {}
-        return {delivered_name(address): find_config(address, self._own).data.decode("utf-8")}
+        return {} if address is None else _published().model_files(address, self._own)
 
     def accelerator(self, name: str) -> Accelerator:
         """Return the accelerator with this name; raise NotInCatalogError if there is none."""
@@ -276,15 +275,20 @@ _CLOUD_WORDS = {
 """Words that users write instead of a profile, by the cloud that they refer to."""
 
 
+def _published() -> ModuleType:
+    """Return the module that reads config.json files; most commands start faster without it."""
+    return import_module("seatrial.catalog.published")
+
+
 def _with_published(name: str, raw: RawEntry) -> dict[str, Any]:
     """Return the facts of an entry, with the dimensions of the config.json that it names."""
     if not isinstance(config := raw.facts.get("config"), str):
         return raw.facts
     try:
-        published = published_facts(config, raw.facts.get("without", ()))
+        published = _published().published_facts(config, raw.facts.get("without", ()))
     except OSError:
         where = place(raw.file, name, dotted((name, "config")), ("config",))
-        near = nearest(config, [file.stem for file in CONFIGS.glob("*.json")])
+        near = nearest(config, [file.stem for file in _published().CONFIGS.glob("*.json")])
         fix = f"Did you mean {near}?" if near else "Remove config, and set architecture."
         rule = f"there is no published configuration {config!r}."
         raise FindingsError([problem(CatalogCode.INVALID, where, rule, fix, config)]) from None

@@ -19,22 +19,22 @@ from seatrial.codes.huggingface import HubConfigCode, config_refusal
 from seatrial.errors import FindingsError
 from seatrial.storage.state_files import DamagedError, parse_json
 
-MAX_BYTES = 1 << 20
-"""Maximum size of a config.json; published ones have a few kilobytes."""
+LARGEST_ANSWER = 1 << 20
 TIMEOUT_SECONDS = 20.0
 _OFFLINE = "Download config.json where the Hub can be reached, and use its path instead."
 
 
-def download_config(name: str, commit: str) -> bytes:
-    """Return the config.json of a repository at a commit."""
+def download_config(name: str, commit: str, most: int) -> bytes:
+    """Return the config.json of a repository at a commit; refuse one of more than `most` bytes."""
     path = f"/{quote(name)}/resolve/{commit}/config.json"
-    return _get(path, f"{name}@{commit}")
+    return _get(path, f"{name}@{commit}", most)
 
 
 def commit_of(name: str, revision: str) -> str:
     """Return the commit of a branch, a tag or an abbreviated commit."""
     where = f"{name}@{revision}"
-    answer = _get(f"/api/models/{quote(name)}/revision/{quote(revision, safe='')}", where)
+    path = f"/api/models/{quote(name)}/revision/{quote(revision, safe='')}"
+    answer = _get(path, where, LARGEST_ANSWER)
     with suppress(DamagedError, AttributeError):
         commit = parse_json(answer).get("sha")
         if isinstance(commit, str) and len(commit) == 40:
@@ -71,7 +71,7 @@ class _SameHost(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _get(path: str, where: str) -> bytes:
+def _get(path: str, where: str, most: int) -> bytes:
     """Return the content of a small file on the Hub; raise FindingsError with the reason."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         raise _refused(where, "HF_HUB_OFFLINE forbids the download.", _OFFLINE)
@@ -86,7 +86,7 @@ def _get(path: str, where: str) -> bytes:
     request = Request(hub + path, headers=headers)  # noqa: S310  (http or https, checked above)
     try:
         with build_opener(_SameHost).open(request, timeout=TIMEOUT_SECONDS) as answer:
-            data: bytes = answer.read(MAX_BYTES + 1)
+            data: bytes = answer.read(most + 1)
     except HTTPError as error:
         with error:
             raise _explained(where, error) from None
@@ -94,7 +94,7 @@ def _get(path: str, where: str) -> bytes:
         reason = getattr(error, "reason", None) or error
         rule = f"{hub} cannot be reached: {reason}."
         raise _refused(where, rule, f"Check the network and HF_ENDPOINT. {_OFFLINE}") from None
-    if len(data) > MAX_BYTES:
+    if len(data) > most:
         raise _refused(where, "the file is too large for a config.json.", "Check the name.")
     return data
 

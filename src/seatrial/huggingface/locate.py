@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.codes.huggingface import HubConfigCode, config_refusal
-from seatrial.huggingface.download import MAX_BYTES, download_config
 from seatrial.spec.model import hub_address
 from seatrial.storage.state_files import DamagedError, parse_json, write_state
 
 CONFIG = "config.json"
+MAX_BYTES = 1 << 20
+"""Maximum size of a config.json; published ones have a few kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,10 @@ def find_config(address: str, delivered: Iterable[Path] = ()) -> PublishedConfig
     cached = cache_directory() / f"{name.replace('/', '--')}@{commit}.json"
     with suppress(OSError):
         return _parsed(cached.read_bytes(), address)
-    found = _parsed(download_config(name, commit), address)
+    # Most commands do not download anything and start faster without an HTTP client.
+    from seatrial.huggingface.download import download_config  # noqa: PLC0415
+
+    found = _parsed(download_config(name, commit, MAX_BYTES), address)
     _keep(cached, found.data)
     return found
 

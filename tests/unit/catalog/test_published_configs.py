@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from seatrial.catalog.catalog import Catalog, Kind
-from seatrial.catalog.models import ModelPreset, published_model
+from seatrial.catalog.models import ModelPreset
+from seatrial.catalog.published import published_model
 from seatrial.errors import FindingsError, NotInCatalogError
 from seatrial.huggingface.refused import REFUSED_TYPES
 from seatrial.planning.parameters import active_parameters, total_parameters
@@ -139,7 +140,7 @@ def test_only_the_configuration_of_a_used_preset_is_read(
         read.append(file.stem)
         return FILES[file.stem]
 
-    monkeypatch.setattr("seatrial.catalog.models.read_json", record)
+    monkeypatch.setattr("seatrial.catalog.published.read_json", record)
     catalog = Catalog()
     assert len(catalog.names(Kind.MODELS)) > 80
     catalog.model("qwen3-8b")

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from seatrial.catalog.models import CONFIGS
+from seatrial.catalog.published import CONFIGS
 from seatrial.errors import FindingsError
 from seatrial.huggingface.config import read_config
 from seatrial.huggingface.tables import READ_AS, TABLES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.catalog.models import published_model
+from seatrial.catalog.published import published_model
 from seatrial.errors import FindingsError
 from seatrial.huggingface.config import (
     NoHubClass,

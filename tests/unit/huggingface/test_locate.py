@@ -13,8 +13,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
-from seatrial.huggingface.download import MAX_BYTES, commit_of
-from seatrial.huggingface.locate import cache_directory, delivered_name, find_config
+from seatrial.huggingface.download import commit_of
+from seatrial.huggingface.locate import MAX_BYTES, cache_directory, delivered_name, find_config
 from tests.unit.huggingface.published import PUBLISHED
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
