@@ -13,41 +13,37 @@ import argparse
 import json
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measured import measure
-from seatrial.checkpoints.exchange.hub_config import config_of_model
-from seatrial.checkpoints.exchange.model import HubActivation, HubClass, HubModel
 from seatrial.checkpoints.exchange.safetensors_file import SINGLE, Tensor, header
 from seatrial.checkpoints.exchange.shapes import hub_tensors
+from seatrial.checkpoints.exchange.weight_map import config_of_model
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.weight_map import entries
 from seatrial.engines.registry import ENGINES
+from seatrial.huggingface.config import HubModel
+from seatrial.spec.model import Architecture, Family
 
-MODEL = HubModel(
-    kind=HubClass.LLAMA,
+MODEL = Architecture(
+    family=Family.LLAMA,
     layers=4,
     hidden_size=2048,
     ffn_hidden_size=5632,
     heads=16,
     kv_heads=4,
-    head_dim=128,
     vocab_size=32000,
     max_positions=2048,
-    norm_epsilon=1e-5,
-    activation=HubActivation.SILU,
-    biases=False,
-    tied_embeddings=False,
-)
+)  # type: ignore[call-arg]  # The other dimensions follow from these.
 MIB = 1 << 20
 
 
-def make(directory: Path, model: HubModel) -> int:
+def make(directory: Path, architecture: Architecture) -> int:
     """Weights in bf16, the same block of bytes again and again; their size."""
-    every = hub_tensors(model, entries(model))
+    model = HubModel("llama", architecture, init_std=0.02)
+    every = hub_tensors(architecture, entries(model))
     tensors = [Tensor(one.name, "bfloat16", one.shape) for one in every]
     left = size = sum(tensor.size for tensor in tensors)
     block = bytes(range(128)) * (MIB // 128)
@@ -56,7 +52,7 @@ def make(directory: Path, model: HubModel) -> int:
         stream.write(header(tensors))
         while left:
             left -= stream.write(block[:left])
-    (directory / "config.json").write_text(json.dumps(config_of_model(model, "bfloat16", {})))
+    (directory / "config.json").write_text(json.dumps(config_of_model(model, {}, "bfloat16", {})))
     return size
 
 
@@ -73,13 +69,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", type=int, nargs="+", default=[4, 16, 32])
     given = parser.parse_args()
-    largest = max(2 * tensor.elements for tensor in hub_tensors(MODEL, entries(MODEL))) / MIB
+    largest = (
+        max(
+            2 * tensor.elements
+            for tensor in hub_tensors(MODEL, entries(HubModel("llama", MODEL, 0.02)))
+        )
+        / MIB
+    )
     print(f"largest tensor {largest:.0f} MiB; peaks of resident memory in MiB")
     print("layers  weights  import  export")
     for layers in given.layers:
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch)
-            size = make(root / "hub", replace(MODEL, layers=layers))
+            size = make(root / "hub", MODEL.replace(layers=layers))
             bringing = peak(
                 ENGINES["megatron"].modules.import_weights, f"{root}/hub", f"{root}/saved"
             )

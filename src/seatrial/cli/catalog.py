@@ -395,7 +395,7 @@ def _by_series(entries: dict[str, Entry]) -> dict[str, Entry]:
         shape = item[1].architecture
         return order.index(item[1].series), total_parameters(shape, shape.vocab_size)
 
-    return dict(sorted(models.items(), key=place))
+    return {name: models[name] for name, _ in sorted(models.items(), key=place)}
 
 
 def _say_models(entries: dict[str, Entry]) -> None:
