@@ -4,9 +4,12 @@
 
 The weights are five times as large as usual: with usual ones, attention hardly matters within ten
 steps, and a wrong gradient in it stays below the bar. A token that changes its expert makes a
-larger difference than rounding; the experts get no auxiliary loss, and the test says which step
-routes differently. Multi-token prediction is not compared under context parallelism: the engine
-divides its loss by the tokens of each context-parallel rank, on GPUs too.
+larger difference than rounding: the steps before that are compared, at least half of all. Adam's
+epsilon is larger than usual, because a tiny gradient divided by its own size turns rounding into a
+step of full size, and so changes experts.
+
+Multi-token prediction is not compared under context parallelism: the engine divides its loss by the
+tokens of each context-parallel rank, on GPUs too.
 """
 
 import json
@@ -70,6 +73,7 @@ def plan_of(model: Model, layout: dict[str, int]) -> Plan:
             "precision": "fp32",
             "init_std": 0.1,
             "learning_rate": {"peak": 1e-3, "style": "constant"},
+            "optimizer": {"epsilon": 1e-5},
             "evaluation": {"batches": 0},
         },
     }
@@ -122,11 +126,18 @@ def train_all(model: Model, directory: Path) -> dict[str, tuple[Plan, Measured]]
     return found
 
 
-def apart(one: dict[str, float], other: dict[str, float]) -> float:
-    """The largest relative difference over all steps."""
+def apart(one: dict[str, float], other: dict[str, float], steps: list[str]) -> float:
+    """The largest relative difference over these steps."""
     assert len(one) == STEPS
     assert set(one) == set(other)
-    return max(abs(one[step] - other[step]) / abs(one[step]) for step in one)
+    return max(abs(one[step] - other[step]) / abs(one[step]) for step in steps)
+
+
+def equally_routed(one: Measured, other: Measured) -> list[str]:
+    """The steps before a token changes its expert; all steps if none does."""
+    steps = list(one.losses)
+    moved = (n for n, step in enumerate(steps) if one.experts[step] != other.experts[step])
+    return steps[: next(moved, STEPS)]
 
 
 def expected_parameters(plan: Plan) -> list[int]:
@@ -152,11 +163,13 @@ def test_a_family_trains_in_every_layout_as_on_one_rank(
         assert measured.parameters == expected_parameters(plan), name
         if name == "one rank":
             continue
-        loss, norm = apart(alone.losses, measured.losses), apart(alone.norms, measured.norms)
-        moved = [step for step in alone.experts if alone.experts[step] != measured.experts[step]]
+        steps = equally_routed(alone, measured)
+        assert len(steps) >= STEPS // 2, f"{name}: a token changes its expert early"
+        loss = apart(alone.losses, measured.losses, steps)
+        norm = apart(alone.norms, measured.norms, steps)
         said = f"{family:12} {name:6} loss {loss:.1e}, gradient norm {norm:.1e}"
-        said += f", routes differ from step {moved[0]}" if moved else ""
+        said += f", {len(steps)} of {STEPS} steps routed equally" if len(steps) < STEPS else ""
         record_property("figure", said)
-        if loss > BAR or norm > NORM_BAR or moved:
+        if loss > BAR or norm > NORM_BAR:
             wrong.append(said)
     assert wrong == []

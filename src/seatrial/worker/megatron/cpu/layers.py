@@ -263,9 +263,11 @@ class HostSplitMoELayer(MoELayer):
         super().__init__(*args, **kwargs)
         if type(self.token_dispatcher) is MoEAlltoAllTokenDispatcher:
             self.token_dispatcher.__class__ = HostSplitDispatcher
-        # The engine adds an expert's bias in place to a view, which autograd rejects.
         for expert in self.experts.local_experts if self.config.add_bias_linear else ():
+            # The engine adds an expert's bias in place to a view, which autograd rejects.
             expert.linear_fc2.register_forward_hook(_copy_output)
+            # The gradient is already reduced over the tensor-parallel ranks, like all of an expert.
+            mark_sequence_parallel(expert.linear_fc2.bias, False)
 
 
 def _copy_output(module: Any, inputs: Any, output: tuple[torch.Tensor, Any]) -> Any:
