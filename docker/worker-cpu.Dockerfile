@@ -25,13 +25,14 @@ RUN apt-get update \
 COPY scripts/build_image_packages.py ./
 
 FROM tools AS packages
-COPY requirements/worker.txt ./
+COPY requirements/worker.txt requirements/muon.txt ./
 # Of CUDA only the runtime is installed, which torch calls while it is loaded.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
     python3 build_image_packages.py worker.txt --without triton 'cuda-*' 'nvidia-*' \
         --but nvidia-cuda-runtime > cpu.txt \
     && python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
-        --require-hashes --no-deps --requirement cpu.txt --target /opt/seatrial/site
+        --require-hashes --no-deps --requirement cpu.txt --requirement muon.txt \
+        --target /opt/seatrial/site
 # The engine imports Triton and compiles nothing with it here: its compilers for GPUs are left out.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
     python3 build_image_packages.py worker.txt --without '*' --but triton > triton.txt \

@@ -39,6 +39,11 @@ compile --group llm-foundry --constraint requirements/core.txt \
     --universal --python-version 3.12 --generate-hashes --custom-compile-command 'make lock' --quiet \
     --constraint requirements/worker.txt --output-file requirements/hyperpod.txt "$@" >/dev/null
 
+# What the images add for Muon; the worker has all that it needs.
+"$PYTHON" -m uv pip compile --group pyproject.toml:muon --no-deps --universal --python-version 3.12 \
+    --generate-hashes --custom-compile-command 'make lock' --quiet \
+    --output-file requirements/muon.txt "$@" >/dev/null
+
 if grep -nE '://|^ *-|(^|[ @])/' requirements/*.txt | grep -vE '^[^:]+:[0-9]+: +--hash=sha256:|# .*-[cr] requirements/(core|worker)\.txt$|^[^:]+:[0-9]+:# '; then
     echo "lock: the lines above name an address, an option or a path; a lock file may not" >&2
     exit 1

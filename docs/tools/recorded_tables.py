@@ -25,6 +25,7 @@ from docs.tools.page_parts import ROOT, put, table
 ENGINE = {
     "parity": ("layout", "processes", "largest difference"),
     "faults": ("fault", "largest difference"),
+    "planted": ("planted bug", "axis", "reshard drill", "losses", "gradient norms"),
     "kills": ("training run", "bitwise identical"),
     "reshard": ("saved", "continued", "largest difference"),
     "exports": ("model", "saved at", "largest logit difference"),

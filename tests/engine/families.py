@@ -73,7 +73,13 @@ FAMILIES: dict[str, Model] = {
         "moe": UNGROUPED,
     },
     "glm-4.5": SIZES
-    | {"qkv_bias": True, "qk_norm": True, "rotary_fraction": 0.5, "mtp_layers": 1, "moe": UNGROUPED},
+    | {
+        "qkv_bias": True,
+        "qk_norm": True,
+        "rotary_fraction": 0.5,
+        "mtp_layers": 1,
+        "moe": UNGROUPED,
+    },
     "gpt-oss": SIZES
     | {
         "linear_bias": True,

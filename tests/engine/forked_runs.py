@@ -15,64 +15,19 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from seatrial.worker.megatron.cpu.start import start_on_cpu
 
 TIMEOUT = 240.0
+RunRank = Callable[[list[str], Path], None]
+"""Trains as one rank with the engine's arguments, and writes what it measured to a file."""
 
 
-def run_rank(arguments: list[str], target: Path) -> None:
-    """Train as one rank, and write what it measured."""
-    from megatron.core.enums import ModelType
-    from megatron.core.transformer.moe.router import TopKRouter
-    from megatron.training import pretrain, training
-    from megatron.training.argument_utils import (
-        gpt_config_from_args,
-        pretrain_cfg_container_from_args,
-    )
-    from megatron.training.arguments import parse_and_validate_args
-
-    from seatrial.worker.megatron.arguments import hand_over
-    from seatrial.worker.megatron.gpt import build_datasets, forward_step
-
-    measured: dict[str, Any] = {"losses": {}, "norms": {}, "experts": {}, "parameters": 0}
-    counts: Counter[str] = Counter()
-    log, setup, route = (
-        training.training_log,
-        training.setup_model_and_optimizer,
-        TopKRouter.routing,
-    )
-
-    def recorded_log(losses: Any, total: Any, rate: Any, step: int, *rest: Any, **kw: Any) -> Any:
-        if "lm loss" in losses:
-            measured["losses"][step] = float(losses["lm loss"])
-        measured["norms"][step] = None if rest[3] is None else float(rest[3])
-        measured["experts"][step] = dict(counts)
-        counts.clear()
-        return log(losses, total, rate, step, *rest, **kw)
-
-    def counted_setup(*args: Any, **kw: Any) -> Any:
-        result = setup(*args, **kw)
-        measured["parameters"] = sum(p.numel() for part in result[0] for p in part.parameters())
-        return result
-
-    def counted_route(self: Any, *args: Any, **kw: Any) -> Any:
-        result = route(self, *args, **kw)
-        for expert, tokens in enumerate(result[1].sum(0).tolist()):
-            counts[f"{self.layer_number}/{expert}"] += int(tokens)
-        return result
-
-    training.training_log, TopKRouter.routing = recorded_log, counted_route
-    training.setup_model_and_optimizer = counted_setup
-    args = parse_and_validate_args(hand_over(arguments))
-    container = pretrain_cfg_container_from_args(args, gpt_config_from_args(args))
-    pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
-    target.write_text(json.dumps(measured))
-
-
-def fork_rank(run: dict[str, Any], rank: int, port: int, directory: Path) -> int:
+def fork_rank(run: dict[str, Any], run_rank: RunRank, rank: int, port: int, directory: Path) -> int:
     """Start a rank, and return its process id."""
     child = os.fork()
     if child:
@@ -126,12 +81,12 @@ def total_counts(measured: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return {step: dict(counts) for step, counts in summed.items()}
 
 
-def train_forked(run: dict[str, Any], port: int, root: Path) -> dict[str, Any]:
+def train_forked(run: dict[str, Any], run_rank: RunRank, port: int, root: Path) -> dict[str, Any]:
     """Train one run, and return what its ranks measured."""
     directory = root / run["name"].replace("/", "-")
     directory.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    ranks = {fork_rank(run, rank, port, directory): rank for rank in range(run["ranks"])}
+    ranks = {fork_rank(run, run_rank, rank, port, directory): rank for rank in range(run["ranks"])}
     well = wait_for(ranks)
     files = [directory / f"rank-{rank}.json" for rank in range(run["ranks"])]
     measured = [json.loads(file.read_text()) for file in files if file.exists()]
@@ -139,7 +94,7 @@ def train_forked(run: dict[str, Any], port: int, root: Path) -> dict[str, Any]:
     if not well:
         logs = [directory / f"rank-{rank}.log" for rank in range(run["ranks"])]
         tail = "\n".join(log.read_text(errors="replace")[-2500:] for log in logs)
-    losses = next((rank["losses"] for rank in measured if rank["losses"]), {})
+    losses: dict[str, float] = next((one["losses"] for one in measured if one["losses"]), {})
     return {
         "name": run["name"],
         "tail": tail,
@@ -155,14 +110,10 @@ def main(file: Path) -> None:
     """Train the runs of a file in order."""
     runs = json.loads(file.read_text())
     start_on_cpu((), is_rank=True)
-    from seatrial.worker.megatron import gpt
-    from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
-
-    assert gpt.forward_step
-    apply_patches(ON_ANY_DEVICE)
+    run_rank = import_module("tests.engine.recorded_rank").run_rank
     port = 20000 + os.getpid() % 20000
     for index, run in enumerate(runs):
-        print(json.dumps(train_forked(run, port + index, file.parent)), flush=True)
+        print(json.dumps(train_forked(run, run_rank, port + index, file.parent)), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reshard drill finds wrong gradients and wrong masks that were planted in a layout."""
 
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,16 @@ GPT = "model.preset=gpt3-125m"
 DEEP_GPT = "model.preset=gpt3-1.3b"
 MOE = "model.preset=qwen3-30b-a3b"
 
+SIZES = (
+    "family: llama, layers: 24, hidden_size: 1024, heads: 16, vocab_size: 32000, "
+    "max_positions: 4096"
+)
+WINDOW = f"model={{dimensions: {{{SIZES}, kv_heads: 8, window: {{tokens: 512, full_every: 2}}}}}}"
+LATENT = (
+    f"model={{dimensions: {{{SIZES}, latent_attention: {{kv_rank: 256, q_rank: 384, "
+    "qk_head_dim: 64, rope_head_dim: 32, value_head_dim: 64}}}"
+)
+
 ONE_TP = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 AXES = {
     "tp": ("parallelism.tp_size=8", "parallelism.sequence_parallel=true"),
@@ -43,6 +55,8 @@ BUGS = {
     "no-causal-mask": (LLAMA, "cp"),
     "contiguous-chunks": (LLAMA, "cp"),
     "unordered-keys": (LLAMA, "cp"),
+    "window-at-end": (WINDOW, "cp"),
+    "split-rotary-gradient": (LATENT, "tp"),
     "local-positions": (GPT, "cp"),
     "whole-sequence-count": (LLAMA, "cp"),
     "untied-embedding": (DEEP_GPT, "pp"),
@@ -54,13 +68,14 @@ SHORT = "unmarked-norm"
 """The bug that every run of CI plants; `make engine` plants all."""
 
 
-def twin_of(model: str, axis: str) -> Twin:
+def twin_of(model: str, axis: str, *overrides: str) -> Twin:
     """The twin of a model on one node that is split along one axis."""
     spec = loaded(
         "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 1}",
         "training.micro_batch_size=1",
         model,
         *AXES[axis],
+        *overrides,
     )
     (twin,) = twins(spec, plan_spec(spec, Catalog()), Catalog(), TwinData())
     return twin
@@ -104,7 +119,8 @@ def cases() -> list[object]:
 def test_the_drill_finds_a_planted_bug(bug: str, tmp_path: Path, figure: Figure) -> None:
     result = reshard(tmp_path, twin_of(*BUGS[bug]), bug)
     print(f"{bug}: {'missed' if result.ok else 'found'}: {result.said}")
-    figure("planted", bug, "missed" if result.ok else "found")
+    differences = re.findall(r" by (\d\S*e[+-]\d+)", result.said)[:2]
+    figure("planted", bug, BUGS[bug][1], "missed" if result.ok else "found", *differences)
     assert not result.ok
     # Not found because the training failed, but because its figures differ.
     assert "differ by" in result.said
@@ -115,4 +131,20 @@ def test_the_drill_finds_a_planted_bug(bug: str, tmp_path: Path, figure: Figure)
 def test_the_drill_passes_without_a_bug(case: tuple[str, str], tmp_path: Path) -> None:
     result = reshard(tmp_path, twin_of(*case))
     print(f"{case}: {result.said}")
+    assert result.ok
+
+
+def has_muon() -> bool:
+    words = [worker_python(MEGATRON), "-c", "import emerging_optimizers"]
+    return subprocess.run(words, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", ["tp", "pp", "dp"])
+def test_muon_agrees_over_layouts(axis: str, tmp_path: Path) -> None:
+    if not has_muon():
+        pytest.skip("requirements/muon.txt is not installed in the worker's environment")
+    model = DEEP_GPT if axis == "pp" else LLAMA
+    result = reshard(tmp_path, twin_of(model, axis, "training.optimizer.name=muon"))
+    print(f"muon, {axis}: {result.said}")
     assert result.ok

@@ -17,11 +17,8 @@ from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.drills import Announce, DrillName, Result
-from seatrial.rehearsal.rehearse import (
-    KEPT,
-    NOT_PROVEN,
-)
+from seatrial.rehearsal.drills import Announce, DrillName, Result, steps_of
+from seatrial.rehearsal.rehearse import KEPT, not_proven
 from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
     columns,
@@ -133,7 +130,7 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
             replaced[_peaks(plan)] = None
         if replaced:
             say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
-    say_text(f"Not proven on a CPU: {', '.join(NOT_PROVEN)}.", rest="  ")
+    say_text(f"Not proven on a CPU: {', '.join(not_proven(plan))}.", rest="  ")
     say(f"report  {target}")
 
 
@@ -191,10 +188,11 @@ class TimeLeft:
         # The start is slow, and a training that resumes does not begin at step 1.
         if self._first is None and step:
             self._first = (step, self._now())
-        if self._first is None or not self._first[0] < step < STEPS:
+        last = steps_of(doing)
+        if self._first is None or not self._first[0] < step < last:
             return ""
         begun, since = self._first
-        seconds = (self._now() - since) / (step - begun) * (STEPS - step)
+        seconds = (self._now() - since) / (step - begun) * (last - step)
         return f", about {format_seconds(seconds)} left"
 
 
@@ -207,9 +205,10 @@ def _announcer(*, quiet: bool) -> Announce:
         nonlocal printed
         if quiet:
             return
-        words = f"{doing}, step {step} of {STEPS}{left.words(drill, doing, step)}"
+        last = steps_of(doing)
+        words = f"{doing}, step {step} of {last}{left.words(drill, doing, step)}"
         if sys.stderr.isatty():
-            done = round(20 * min(step, STEPS) / STEPS)
+            done = round(20 * min(step, last) / last)
             bar = "█" * done + "░" * (20 - done)
             # Shorter words must not leave the end of longer ones on the line.
             sys.stderr.write(f"\r  {drill:<10} {bar} {words:<{CLEARED - 34}}")

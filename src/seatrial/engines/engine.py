@@ -117,7 +117,7 @@ class Resharding:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ShortRun:
     """A few steps in fp32 without dropout and without saving, to compare layouts."""
 
     steps: int
@@ -136,7 +136,7 @@ class Trial:
     """True if a mock tokenizer with the same vocabulary size replaces the real one."""
     resharding: Resharding | None = None
     """The layout to resume with, without saving; None to train with the plan's layout."""
-    comparison: Comparison | None = None
+    short: ShortRun | None = None
     """The layout to compare with another; None to train as the plan does."""
 
 
@@ -260,6 +260,10 @@ class Engine(Protocol):
     def no_rehearsal(self, plan: Plan) -> str:
         """Return why a plan cannot be rehearsed on CPU, and an alternative; empty if it can."""
         return ""
+
+    def not_proven(self, plan: Plan) -> tuple[str, ...]:
+        """Return what a rehearsal on CPU cannot verify of this plan, in addition."""
+        return ()
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return the precision that replaces the plan's precision on CPU."""

@@ -19,7 +19,7 @@ from seatrial.engine_process.process import (
     train,
 )
 from seatrial.engine_process.weights import compare_logits, export_weights, why_not_exported
-from seatrial.engines.engine import Arguments, Comparison, Engine, Resharding, Trial
+from seatrial.engines.engine import Arguments, Engine, Resharding, ShortRun, Trial
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
@@ -35,6 +35,8 @@ STRONG_WEIGHTS = 0.1
 With usual initial weights, attention is nearly uniform and has little effect on the loss within
 twenty steps, so a wrong gradient in attention would pass."""
 STRONG_STEPS = 5
+STRONG_RUNS = ("strong", "reference")
+"""The two training runs from strong weights: the twin's, and the one that it is compared with."""
 
 
 class DrillName(StrEnum):
@@ -71,6 +73,11 @@ class Result:
 
 Announce = Callable[[DrillName, str, int], None]
 """Progress callback: the drill, its current activity, and the newest step."""
+
+
+def steps_of(training: str) -> int:
+    """Return the last step of a training run, by its name."""
+    return STRONG_STEPS if training in STRONG_RUNS else STEPS
 
 
 def _silent(drill: DrillName, doing: str, step: int) -> None:
@@ -251,11 +258,13 @@ class Rehearsal:
         if layout.world_size == 1 or not self.engine.takes_strong_weights:
             return None, "", 0.0
         alone = reference_layout(self.twin)
-        twin = self._train("strong", self._compared(layout), DrillName.RESHARD, strong=True)
+        twin = self._train(STRONG_RUNS[0], self._compared(layout), DrillName.RESHARD, strong=True)
         if twin.code:
             return None, _failure(twin), twin.seconds
         arguments = self._compared(alone)
-        one = self._train("reference", arguments, DrillName.RESHARD, alone.world_size, strong=True)
+        one = self._train(
+            STRONG_RUNS[1], arguments, DrillName.RESHARD, alone.world_size, strong=True
+        )
         seconds = twin.seconds + one.seconds
         if one.code:
             return None, _failure(one), seconds
@@ -324,16 +333,16 @@ class Rehearsal:
         self,
         where: str = "",
         resharding: Resharding | None = None,
-        comparison: Comparison | None = None,
+        short: ShortRun | None = None,
     ) -> Arguments:
         """Return the twin's arguments, adapted to CPU and to this drill."""
         tokens = self.twin.data.null_tokenizer
-        trial = Trial(str(self.directory), where, tokens, resharding, comparison)
+        trial = Trial(str(self.directory), where, tokens, resharding, short)
         return self.engine.trial_arguments(self.twin.plan, trial)
 
     def _compared(self, layout: Layout) -> Arguments:
         """Return the arguments for a few steps in fp32 with a layout, without saving."""
-        return self._arguments(comparison=Comparison(STRONG_STEPS, layout))
+        return self._arguments(short=ShortRun(STRONG_STEPS, layout))
 
     def _saving(self, where: Path) -> Arguments:
         """Return the arguments for a drill that saves to its own directory."""

@@ -9,38 +9,36 @@ from dataclasses import dataclass
 from seatrial.engine_process.process import TrainingOutcome
 from seatrial.spec.training import Precision
 
-MAX_REROUTED = 0.01
-"""Maximum fraction of the routed tokens whose change of expert rounding can explain, at the first
-step with such a change."""
-
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ParityBar:
     """The largest relative differences that rounding explains."""
 
     loss: float
     norm: float
+    rerouted: float
+    """The share of tokens that may change their expert in the first step in which one does."""
 
 
-FP32_BAR = Bar(loss=1e-6, norm=1e-5)
+FP32_BAR = ParityBar(loss=1e-6, norm=1e-5, rerouted=0.01)
 """Correct layouts differ by at most 2e-7 in the loss and 6e-7 in the gradient norm."""
-HALF_BAR = Bar(loss=5e-4, norm=2e-2)
-"""For half precision."""
+HALF_BAR = ParityBar(loss=5e-4, norm=1e-2, rerouted=0.1)
+"""For half precision: correct layouts differ by at most 3e-5 in the loss and 1e-3 in the norm."""
 
 
-def bar_of(precision: Precision) -> Bar:
+def bar_of(precision: Precision) -> ParityBar:
     return FP32_BAR if precision is Precision.FP32 else HALF_BAR
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunDifference:
     """The largest relative differences over some steps."""
 
     loss: float
     norm: float | None
     """None if the engine reports no gradient norms."""
 
-    def within(self, bar: Bar) -> bool:
+    def within(self, bar: ParityBar) -> bool:
         return self.loss <= bar.loss and (self.norm is None or self.norm <= bar.norm)
 
     def __str__(self) -> str:
@@ -59,8 +57,12 @@ class Rerouting:
     routed: int
     """How many tokens the experts processed."""
 
-    def __str__(self) -> str:
-        if self.moved / self.routed > MAX_REROUTED:
+    def within(self, bar: ParityBar) -> bool:
+        return self.moved <= max(1, bar.rerouted * self.routed)
+
+    def words(self, bar: ParityBar) -> str:
+        """Format the change, such as `one token changed its expert at step 9`."""
+        if not self.within(bar):
             return (
                 f"{self.moved:,} of {self.routed:,} tokens changed their expert at step "
                 f"{self.step}, more than rounding explains"
@@ -77,32 +79,31 @@ class Parity:
     explains differences from its step on. The bar holds for the steps before.
     """
 
-    before: Difference | None
+    before: RunDifference | None
     """The differences before the first change of an expert; None if there are no such steps."""
-    after: Difference | None = None
+    after: RunDifference | None = None
     """The differences from that step on; None if no token changed its expert."""
     rerouting: Rerouting | None = None
 
-    def holds(self, bar: Bar) -> bool:
+    def holds(self, bar: ParityBar) -> bool:
         """True if rounding, and tokens that changed their expert, explain the differences."""
-        few = self.rerouting is None or self.rerouting.moved <= max(
-            1, MAX_REROUTED * self.rerouting.routed
-        )
+        few = self.rerouting is None or self.rerouting.within(bar)
         return few and (self.before is None or self.before.within(bar))
 
-    def is_conclusive(self, bar: Bar) -> bool:
+    def is_conclusive(self, bar: ParityBar) -> bool:
         """True unless tokens that changed their expert hide whether the layouts agree."""
         return not self.holds(bar) or self.after is None or self.after.within(bar)
 
-    def words(self, bar: Bar) -> str:
+    def words(self, bar: ParityBar) -> str:
         """Format the comparison."""
         if self.rerouting is None or self.after is None:
             return str(self.before)
+        change = self.rerouting.words(bar)
         if self.before is None:
-            return f"{self.rerouting}, the first step compared: {self.after}"
+            return f"{change}, the first step compared: {self.after}"
         if self.after.within(bar) and self.before.within(bar):
-            return f"{_largest(self.before, self.after)}; {self.rerouting}"
-        return f"{self.before} until {self.rerouting}; from then on {self.after}"
+            return f"{_largest(self.before, self.after)}; {change}"
+        return f"{self.before} until {change}; from then on {self.after}"
 
 
 def compare(one: TrainingOutcome, other: TrainingOutcome) -> Parity:
@@ -125,15 +126,22 @@ def largest_difference(one: dict[int, float], other: dict[int, float]) -> float:
     return max((d if math.isfinite(d) else math.inf for d in differences), default=math.inf)
 
 
-def _difference(one: TrainingOutcome, other: TrainingOutcome, steps: Iterable[int]) -> Difference:
+def _difference(
+    one: TrainingOutcome, other: TrainingOutcome, steps: Iterable[int]
+) -> RunDifference:
     chosen = tuple(steps)
     losses = [{step: run.losses()[step] for step in chosen} for run in (one, other)]
-    norms = [
-        {step: run.steps()[step].values.get("grad_norm") for step in chosen} for run in (one, other)
-    ]
-    missing = any(norm is None for norms_of in norms for norm in norms_of.values())
-    norm = None if missing else largest_difference(*norms)
-    return Difference(largest_difference(*losses), norm)
+    norms = [_norms(run, chosen) for run in (one, other)]
+    missing = any(len(found) < len(chosen) for found in norms)
+    return RunDifference(
+        largest_difference(*losses), None if missing else largest_difference(*norms)
+    )
+
+
+def _norms(run: TrainingOutcome, steps: Iterable[int]) -> dict[int, float]:
+    """Return the gradient norms of the steps that have one."""
+    found = {step: run.steps()[step].values.get("grad_norm") for step in steps}
+    return {step: norm for step, norm in found.items() if norm is not None}
 
 
 def _rerouting(one: TrainingOutcome, other: TrainingOutcome, step: int) -> Rerouting | None:
@@ -150,6 +158,6 @@ def _rerouting(one: TrainingOutcome, other: TrainingOutcome, step: int) -> Rerou
     return Rerouting(step, max(1, moved // 2), sum(map(sum, mine.values())))
 
 
-def _largest(one: Difference, other: Difference) -> Difference:
+def _largest(one: RunDifference, other: RunDifference) -> RunDifference:
     norms = [norm for norm in (one.norm, other.norm) if norm is not None]
-    return Difference(max(one.loss, other.loss), max(norms, default=None))
+    return RunDifference(max(one.loss, other.loss), max(norms, default=None))

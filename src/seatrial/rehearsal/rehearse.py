@@ -39,6 +39,11 @@ NOT_PROVEN = (
 KEPT = "layout rules, flags, schedule, precision policy, checkpoint format"
 
 
+def not_proven(plan: Plan) -> tuple[str, ...]:
+    """Return the properties of a plan that only a run on GPUs can verify."""
+    return (*NOT_PROVEN, *ENGINES[plan.spec.engine.name].not_proven(plan))
+
+
 @dataclass(frozen=True, slots=True)
 class RehearsalReport:
     """The content of a rehearsal's JSON report."""
@@ -196,6 +201,7 @@ def report_of(
         tuple(found),
         tuple(results),
         request.seed,
+        not_proven(request.plan),
     )
 
 

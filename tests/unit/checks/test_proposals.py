@@ -53,3 +53,10 @@ def test_the_nodes_that_a_fix_names_are_tried_with_an_open_layout() -> None:
     named = ("cluster.nodes=1005", "parallelism=null", "training.micro_batch_size=auto")
     more = [change for change in tried if any(word.startswith("cluster.nodes=") for word in change)]
     assert more[0] == named
+
+
+def test_a_decay_that_begins_too_early_is_made_a_tenth_of_the_run() -> None:
+    field = Where("training.learning_rate.anneal")
+    finding = Finding(PlanCode.ANNEAL, Severity.ERROR, field, "too early.", "", "Shorten it.")
+    first = next(iter(proposals(finding, {}, None, Catalog())))
+    assert first.overrides == ("training.learning_rate.anneal={fraction: 0.1}",)

@@ -104,14 +104,14 @@ def test_a_schedule_counts_what_the_length_counts() -> None:
     assert "samples" not in words()
 
 
-def flags_of(family: str = "llama", **changes: object) -> dict[str, object]:
+def flags_of(**changes: object) -> dict[str, object]:
     """The flags that a model has beyond those of a plain one, and those that have other values."""
     sizes = "layers: 8, hidden_size: 512, heads: 8, vocab_size: 1000, max_positions: 4096"
     parts = "".join(f", {name}: {json.dumps(value)}" for name, value in changes.items())
     tp = "parallelism.tp_size=2"
 
     def arguments(parts: str) -> dict[str, object]:
-        dimensions = f"model={{dimensions: {{family: {family}, {sizes}{parts}}}}}"
+        dimensions = f"model={{dimensions: {{family: llama, {sizes}{parts}}}}}"
         return dict(engine_arguments(resolved(dimensions, tp)))
 
     plain = arguments("")

@@ -160,7 +160,7 @@ def test_a_model_that_megatron_cannot_train_is_refused(example: Example) -> None
 )
 def test_the_constants_of_llama_3_are_fixed(name: str, value: float) -> None:
     assert problems({"rope_scaling": LLAMA3}) == []
-    changed = {"rope_scaling": LLAMA3 | {name: value}}
+    changed: Model = {"rope_scaling": LLAMA3 | {name: value}}
     assert problems(changed) == [f"model.dimensions.rope_scaling.{name}"]
 
 
@@ -169,7 +169,7 @@ def test_the_constants_of_llama_3_are_fixed(name: str, value: float) -> None:
     [("original_positions", 8192), ("beta_fast", 16.0), ("beta_slow", 2.0), ("rounded", False)],
 )
 def test_the_constants_of_yarn_are_fixed_only_in_latent_attention(name: str, value: float) -> None:
-    scaling = {"rope_scaling": YARN | {name: value}}
+    scaling: Model = {"rope_scaling": YARN | {name: value}}
     assert problems(scaling) == []
     field = f"model.dimensions.rope_scaling.{name}"
     assert problems(scaling | {"latent_attention": LATENT}) == [field]

@@ -4,9 +4,11 @@
 
 import pytest
 
+from seatrial.engines.engine import Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.optimizer_flags import optimizer_problems
-from tests.conftest import resolved
+from seatrial.rehearsal.rehearse import NOT_PROVEN, not_proven
+from tests.conftest import MEGATRON, resolved
 
 MUON = "training.optimizer.name=muon"
 
@@ -46,3 +48,17 @@ def test_adam_has_no_flag_of_muon() -> None:
     arguments = engine_arguments(resolved())
     assert not any(value for name, value in arguments.items() if "muon" in name)
     assert arguments["optimizer"] is None
+
+
+def test_layer_wise_muon_runs_as_muon_on_cpu_and_says_so() -> None:
+    plan = resolved(MUON, "parallelism.sharding=optimizer")
+    assert engine_arguments(plan)["use-distributed-optimizer"] is True
+    arguments = MEGATRON.trial_arguments(plan, Trial("", "", mock_tokenizer=True))
+    assert arguments["use-distributed-optimizer"] is None
+    assert not_proven(plan)[-1] == "sharing Muon's states over the data-parallel ranks"
+    assert not_proven(resolved()) == NOT_PROVEN
+
+
+def test_muon_needs_its_package_on_gpus() -> None:
+    assert "emerging_optimizers" in MEGATRON.gpu_packages(resolved(MUON))
+    assert "emerging_optimizers" not in MEGATRON.gpu_packages(resolved())

@@ -331,12 +331,6 @@ REFUSALS = {
         "samples, but the decay ends after 1,024,000. Make the warm-up shorter than the "
         "decay.",
     ),
-    "decay-in-warmup": (
-        ("training.learning_rate={style: wsd, anneal: {fraction: 0.95}, warmup: {steps: 100}}",),
-        "ST-LENGTH-007 training.learning_rate.anneal: the decay takes the last 972,800 of "
-        "1,024,000 samples, so it begins before the warm-up ends after 102,400. Use at most "
-        "921,600 samples, or a shorter warm-up.",
-    ),
     "no-save": (
         ("checkpoints.every_steps=5000",),
         "ST-LENGTH-003 checkpoints.every_steps: the run ends at step 1,000, before its first "

@@ -172,18 +172,104 @@ def test_a_learning_rate_is_called_shrunk_where_it_is_smaller(
     assert said.endswith(f"run.yaml {given}")
 
 
-@pytest.mark.parametrize("last", [math.nan, 8.01])
-def test_a_reshard_that_differs_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, last: float
+def trained(**changed: TrainingOutcome) -> Callable[[Training], TrainingOutcome]:
+    """The trainings of the reshard drill, which agree except for those given by name."""
+    five = outcome(range(1, drills.STRONG_STEPS + 1))
+    usual = {
+        "straight": outcome(range(1, 21)),
+        "resharded": outcome(range(11, 21)),
+        "strong": five,
+        "reference": five,
+    }
+    return lambda training: (usual | changed)[training.name]
+
+
+def with_values(run: TrainingOutcome, step: int, **values: object) -> TrainingOutcome:
+    """A training with other values in one step."""
+    events = tuple(
+        Event(e.kind, e.step, e.time, e.values | values) if e.step == step else e
+        for e in run.events
+    )
+    return TrainingOutcome(run.code, run.seconds, events)
+
+
+def test_a_reshard_that_agrees_tells_both_comparisons(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    code, output = rehearse(monkeypatch, tmp_path, "reshard", trained())
+    assert code == 0
+    assert (
+        "saved with tp 2 · dp 2, resumed with dp 2: losses differ by 0e+00, gradient norms by "
+        "0e+00 (bf16); strong weights, tp 2 · dp 2 and one rank: losses differ by 0e+00, gradient "
+        "norms by 0e+00 (fp32)"
+    ) in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    "values", [{"loss": math.nan}, {"loss": 8.01}, {"grad_norm": 1.1}, {"grad_norm": math.inf}]
+)
+def test_a_reshard_that_differs_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, values: dict[str, float]
+) -> None:
+    other = with_values(outcome(range(11, 21)), 20, **values)
+    code, output = rehearse(monkeypatch, tmp_path, "reshard", trained(resharded=other))
+    assert code == 1
+    assert "FAILED" in output
+    assert "resumed with dp 2: losses differ by" in " ".join(output.split())
+
+
+def test_a_wrong_gradient_with_strong_weights_ends_the_drill(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = []
+    other = with_values(outcome(range(1, 6)), 3, grad_norm=1.0001)
+
     def answer(training: Training) -> TrainingOutcome:
-        if training.name != "resharded":
-            return outcome(range(1, 21))
-        return outcome(range(11, 21), lambda step: last if step == 20 else 10 - step / 10)
+        started.append((training.name, training.strong_weights > 0))
+        return trained(strong=other)(training)
 
     code, output = rehearse(monkeypatch, tmp_path, "reshard", answer)
     assert code == 1
-    assert "FAILED" in output
+    said = "strong weights, tp 2 · dp 2 and one rank: losses differ by 0e+00, gradient norms by"
+    assert f"{said} 1e-04 (fp32)" in " ".join(output.split())
+    assert started == [("strong", True), ("reference", True)]
+
+
+def test_strong_weights_are_compared_in_fp32_without_dropout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = {}
+
+    def answer(training: Training) -> TrainingOutcome:
+        given[training.name] = training
+        return trained()(training)
+
+    overrides = ("training.hidden_dropout=0.1", "training.optimizer.clip_grad_norm=0")
+    rehearse(monkeypatch, tmp_path, "reshard", answer, overrides=overrides)
+    for name, processes, tp in (("strong", 4, 2), ("reference", 1, 1)):
+        training = given[name]
+        assert training.processes == processes
+        arguments = training.arguments
+        assert (arguments["bf16"], arguments["save"], arguments["load"]) == (None, None, None)
+        assert arguments["hidden-dropout"] == 0
+        # Without clipping, the engine computes no norm.
+        assert arguments["clip-grad"] == 1
+        assert arguments["tensor-model-parallel-size"] == tp
+        # Both pad the vocabulary to the same size.
+        assert arguments["make-vocab-size-divisible-by"] == 256 // tp
+
+
+def test_a_token_that_changes_its_expert_is_neither_a_failure_nor_a_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    five = outcome(range(1, 6))
+    reference = with_values(five, 4, experts={"1": [100, 100]}, loss=9.0)
+    strong = with_values(five, 4, experts={"1": [99, 101]}, loss=9.1)
+    answer = trained(reference=reference, strong=strong)
+    code, output = rehearse(monkeypatch, tmp_path, "reshard", answer)
+    assert code == 0
+    assert " ? " in output
+    assert "until one token changed its expert at step 4" in " ".join(output.split())
 
 
 def exported(
@@ -252,3 +338,8 @@ def test_the_time_left_is_that_of_the_steps_so_far() -> None:
     assert left.words("kill", "resumed", 11) == ""
     now += 3
     assert left.words("kill", "resumed", 14) == f", about {float(STEPS - 14):.1f} s left"
+    # The runs with strong weights are shorter.
+    assert left.words("reshard", "strong", 1) == ""
+    now += 2
+    assert left.words("reshard", "strong", 3) == ", about 2.0 s left"
+    assert left.words("reshard", "strong", drills.STRONG_STEPS) == ""

@@ -21,7 +21,12 @@ from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.model_support import model_problems
-from seatrial.engines.megatron.optimizer_flags import optimizer_problems
+from seatrial.engines.megatron.optimizer_flags import (
+    has_muon,
+    is_layer_wise,
+    on_cpu_arguments,
+    optimizer_problems,
+)
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -232,9 +237,10 @@ class MegatronEngine(Engine):
         return engine_environment(plan)
 
     def gpu_packages(self, plan: Plan) -> dict[str, str]:
-        """Return Transformer Engine, unless the spec requests local layers."""
+        """Return Transformer Engine, unless the spec requests local layers, and Muon's package."""
         needs = _layers(plan) == "transformer_engine"
-        return {"transformer_engine": "Transformer Engine"} if needs else {}
+        layers = {"transformer_engine": "Transformer Engine"} if needs else {}
+        return layers | ({"emerging_optimizers": "emerging-optimizers"} if has_muon(plan) else {})
 
     def arguments(self, plan: Plan) -> Arguments:
         """Return the flags for a plan."""
@@ -244,7 +250,7 @@ class MegatronEngine(Engine):
         """Return the flags for a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
-            arguments |= CPU_ARGUMENTS
+            arguments |= CPU_ARGUMENTS | on_cpu_arguments(plan)
         # On SIGTERM, the engine saves before it exits. The pod's grace period is long enough.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
@@ -281,6 +287,10 @@ class MegatronEngine(Engine):
                 "Rehearse with parallelism.sharding=optimizer."
             )
         return ""
+
+    def not_proven(self, plan: Plan) -> tuple[str, ...]:
+        """Return how Muon's states are shared: gloo cannot gather parts that differ in size."""
+        return ("sharing Muon's states over the data-parallel ranks",) * is_layer_wise(plan)
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return bf16 for 8-bit and 4-bit formats, which need a GPU."""

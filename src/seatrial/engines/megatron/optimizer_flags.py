@@ -107,7 +107,7 @@ def _problem(field: str, rule: str, fix: str) -> Problem:
     return Problem(EngineCode.UNSUPPORTED, field, rule, fix)
 
 
-def on_cpu(plan: Plan) -> Arguments:
+def on_cpu_arguments(plan: Plan) -> Arguments:
     """Return the flags that replace what Muon cannot do on CPU, or does with less precision."""
     if not has_muon(plan):
         return {}

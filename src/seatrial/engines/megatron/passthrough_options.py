@@ -52,6 +52,8 @@ DERIVED = {
     "hybrid-override-pattern": "the model sets the layers",
     "mtp-hybrid-override-pattern": "the model sets the layers",
     "is-hybrid-model": "the model sets the layers",
+    "mtp-use-repeated-layer": "the plan counts a layer for each further token",
+    "mtp-standalone": "the plan sets the stages",
     "heterogeneous-layers-config-path": "the model sets the layers",
     "heterogeneous-layers-config-encoded-json": "the model sets the layers",
     "experimental-attention-variant": "the plan does not count the parameters of this attention",

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's arguments for drills on CPU, and for validating a production run."""
 
-from seatrial.engines.engine import Arguments, Comparison, Trial
-from seatrial.engines.megatron import optimizer_flags
+from seatrial.engines.engine import Arguments, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
+from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
@@ -61,7 +61,7 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
     """Return the twin's arguments, adapted to CPU and to a drill."""
-    arguments = engine_arguments(plan) | CPU_ARGUMENTS | optimizer_flags.on_cpu(plan)
+    arguments = engine_arguments(plan) | CPU_ARGUMENTS | on_cpu_arguments(plan)
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
@@ -74,8 +74,8 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
         arguments |= {"save": trial.checkpoints, "load": trial.checkpoints}
     if trial.resharding is not None:
         arguments |= _without_saving(trial.resharding.step) | _split(plan, trial.resharding.layout)
-    if trial.comparison is not None:
-        arguments |= _compared(arguments, trial.comparison) | _split(plan, trial.comparison.layout)
+    if trial.short is not None:
+        arguments |= _compared(arguments, trial.short) | _split(plan, trial.short.layout)
     return arguments
 
 
@@ -84,13 +84,13 @@ def _without_saving(step: int) -> Arguments:
     return {"ckpt-step": step, "save": None, "save-interval": None}
 
 
-def _compared(arguments: Arguments, comparison: Comparison) -> Arguments:
+def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
     """Return the arguments for a few steps whose differences are only rounding in fp32."""
     files = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
     return files | {
         "use-persistent-ckpt-worker": None,
         "async-strategy": None,
-        "exit-interval": comparison.steps,
+        "exit-interval": short.steps,
         "bf16": None,
         "fp16": None,
         "initial-loss-scale": None,

@@ -10,13 +10,14 @@ variable. Bugs are never installed on a GPU, because they are in the layers of t
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import torch
 from megatron.core import mpu
 from megatron.core.tensor_parallel import mappings
-from megatron.core.transformer import attention
+from megatron.core.transformer import attention, multi_latent_attention
 from megatron.core.transformer.moe.router import TopKRouter
 from megatron.training import training
 
@@ -41,6 +42,10 @@ class Bug(StrEnum):
     """Gathered keys stay in rank order."""
     LOCAL_POSITIONS = "local-positions"
     """Every context-parallel rank counts positions from 0."""
+    WINDOW_AT_END = "window-at-end"
+    """Under context parallelism, a sliding window assumes that a rank has the last tokens."""
+    SPLIT_ROTARY_GRADIENT = "split-rotary-gradient"
+    """The rotary keys of latent attention get the gradient of one tensor-parallel rank's heads."""
     WHOLE_SEQUENCE_COUNT = "whole-sequence-count"
     """A context-parallel rank divides its loss by the tokens of the whole sequence."""
     PARTITION_SCALE = "partition-scale"
@@ -117,6 +122,22 @@ def _local_positions() -> None:
         return batch
 
     _replace(gpt, "load_batch", load_batch)
+
+
+def _window_at_end() -> None:
+    def rows_before_window(length: int, cp_size: int, rank: int, window: int) -> torch.Tensor:
+        mine = torch.arange(length - length // cp_size, length)
+        return (torch.arange(length)[None, :] < mine[:, None] - window)[None, None]
+
+    _replace(layers, "rows_before_window", rows_before_window)
+
+
+def _split_rotary_gradient() -> None:
+    # The backward pass takes the rank's own part, without a sum over the ranks.
+    gather = partial(
+        mappings.gather_from_sequence_parallel_region, tensor_parallel_output_grad=False
+    )
+    _replace(multi_latent_attention, "gather_from_sequence_parallel_region", gather)
 
 
 def _whole_sequence_count() -> None:
@@ -219,6 +240,8 @@ _BUGS: dict[Bug, Callable[[], None]] = {
     Bug.CONTIGUOUS_CHUNKS: _contiguous_chunks,
     Bug.UNORDERED_KEYS: _unordered_keys,
     Bug.LOCAL_POSITIONS: _local_positions,
+    Bug.WINDOW_AT_END: _window_at_end,
+    Bug.SPLIT_ROTARY_GRADIENT: _split_rotary_gradient,
     Bug.WHOLE_SEQUENCE_COUNT: _whole_sequence_count,
     Bug.PARTITION_SCALE: _partition_scale,
     Bug.SPLIT_KEY_GRADIENT: _split_key_gradient,

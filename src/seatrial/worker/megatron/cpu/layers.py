@@ -225,7 +225,7 @@ class NormedColumnParallelLinear(ColumnParallelLinear):
         return state
 
 
-class LatentAttention(MLASelfAttention):
+class CpuLatentAttention(MLASelfAttention):
     """The engine's latent attention with the parts that Transformer Engine's has."""
 
     def _resolve_qk_norm_config(self, submodules: Any) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _replace_parts(layer: Any, model: Any) -> None:
     attention = parts.self_attention.submodules
     attention.core_attention = ContextParallelAttention
     if model.multi_latent_attention:
-        parts.self_attention.module = LatentAttention
+        parts.self_attention.module = CpuLatentAttention
         attention.linear_q_down_proj = attention.linear_kv_down_proj = DuplicatedLinear
     elif model.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = norm
