@@ -19,8 +19,13 @@ from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
 from seatrial.spec.loader import LoadedSpec
-from seatrial.spec.model import Activation, Architecture
-from seatrial.spec.model_parts import MixtureOfExperts
+from seatrial.spec.model import Architecture
+from seatrial.spec.model_parts import (
+    AttentionWindow,
+    LatentAttention,
+    MixtureOfExperts,
+    RopeScalingKind,
+)
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node
@@ -35,6 +40,10 @@ PEAK_LEARNING_RATE = 1e-3
 """Large enough to change the loss within twenty steps."""
 MOCK_VOCABULARY = 997
 """A prime number, so that padding is exercised."""
+QK_HEAD, ROPE_HEAD = 16, 8
+"""The sizes of a head's query and key in latent attention."""
+LONGEST_PERIOD = 8
+"""Maximum number of layers after which a pattern of layers repeats."""
 
 
 def degrees_of(layout: Layout) -> dict[str, int]:
@@ -168,7 +177,11 @@ def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
     # With fewer key/value heads than tp ranks, ranks share a head.
     shares = model.kv_heads < plan.layout.tp_size
     kv_heads = (1 if shares else 2) if grouped else heads
-    swiglu = model.activation is Activation.SWIGLU
+    if model.latent_attention is not None:
+        kv_heads, head_dim = heads, QK_HEAD + ROPE_HEAD
+    elif model.attention_sinks and small.cp_size > 1:
+        # Context-parallel ranks then split the key/value heads of a tensor-parallel rank.
+        kv_heads = heads
     longer = model.max_positions > plan.model.sequence_length
     return model.replace(
         layers=_small_layers(plan, small),
@@ -176,21 +189,88 @@ def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        ffn_hidden_size=hidden * 2 if swiglu else hidden * 4,
+        ffn_hidden_size=hidden * 2 if model.activation.gated else hidden * 4,
         vocab_size=model.vocab_size if data.real else MOCK_VOCABULARY,
         max_positions=2 * SEQUENCE if longer else SEQUENCE,
         moe=_small_experts(model.moe),
+        mtp_layers=min(model.mtp_layers, 2),
+        no_rope_every=_small_period(model.no_rope_every),
+        window=_small_window(model.window),
+        latent_attention=_small_latent(model.latent_attention),
+        rope_scaling=_small_scaling(model),
     )
 
 
+def _small_period(every: int | None) -> int | None:
+    return None if every is None else min(every, LONGEST_PERIOD)
+
+
+def _small_window(window: AttentionWindow | None) -> dict[str, Any] | None:
+    """Return a window shorter than the twin's sequences, so that it matters."""
+    if window is None:
+        return None
+    return {"tokens": SEQUENCE // 4, "full_every": _small_period(window.full_every)}
+
+
+def _small_latent(latent: LatentAttention | None) -> dict[str, Any] | None:
+    """Return small ranks. Values stay as wide as keys without their rotary part, or narrower."""
+    if latent is None:
+        return None
+    narrower = latent.value_head_dim != latent.qk_head_dim
+    return {
+        "kv_rank": 24,
+        "q_rank": None if latent.q_rank is None else 32,
+        "qk_head_dim": QK_HEAD,
+        "rope_head_dim": ROPE_HEAD,
+        "value_head_dim": QK_HEAD - 4 if narrower else QK_HEAD,
+    }
+
+
+def _small_scaling(model: Architecture) -> dict[str, Any] | None:
+    """Return the scaling of rotary frequencies, for sequences longer than the original ones.
+
+    Megatron has fixed lengths for llama3 and for latent attention. Their scaling matters at any
+    length, because some frequencies are low enough.
+    """
+    scaling = model.rope_scaling
+    if scaling is None:
+        return None
+    kept = scaling.model_dump(mode="json")
+    if scaling.kind is RopeScalingKind.YARN and model.latent_attention is None:
+        kept["original_positions"] = SEQUENCE // 2
+    return kept
+
+
 def _small_layers(plan: Plan, small: Layout) -> int:
-    """Return two layers per stage or chunk, minus embedding or loss if they count as layers."""
+    """Return two layers per stage or chunk, minus embedding or loss if they count as layers.
+
+    There are more if a pattern of layers needs them.
+    """
     spec, vp = plan.spec.parallelism, _small_chunks(plan, small)
     counted = spec.embedding_as_layer + spec.loss_as_layer
+    layers = max(2 * small.pp_size, small.pp_size * vp)
     if counted and small.pp_size > 1:
-        return 2 * small.pp_size * vp - counted
-    # The reshard drill splits a mixture of experts into two stages, each with experts.
-    return max(2 * small.pp_size, small.pp_size * vp, 4 if plan.model.architecture.moe else 0)
+        layers = 2 * small.pp_size * vp - counted
+    while not _has_patterns(plan.model.architecture, layers):
+        layers += small.pp_size * vp
+    return layers
+
+
+def _has_patterns(model: Architecture, layers: int) -> bool:
+    """True if each pattern of layers occurs, and both halves of the layers have experts.
+
+    The reshard drill splits a mixture of experts into two stages, each with experts.
+    """
+    window = model.window.full_every if model.window else None
+    periods = (_small_period(every) or 1 for every in (window, model.no_rope_every))
+    if layers < max(periods):
+        return False
+    moe = _small_experts(model.moe)
+    if moe is None:
+        return True
+    has_experts = list(map(MixtureOfExperts.model_validate(moe).has_experts, range(layers)))
+    half = layers // 2
+    return half > 1 and any(has_experts[:half]) and any(has_experts[half:])
 
 
 def _small_chunks(plan: Plan, small: Layout) -> int:
@@ -199,17 +279,26 @@ def _small_chunks(plan: Plan, small: Layout) -> int:
 
 
 def _small_experts(moe: MixtureOfExperts | None) -> dict[str, Any] | None:
-    """Return a few small experts, with dense layers and a shared expert if the model has them."""
+    """Return a few small experts, with groups, dense layers and a shared expert as the model."""
     if moe is None:
         return None
-    return {
+    small = moe.model_dump(mode="json") | {
         "experts": 4,
         "top_k": min(2, moe.top_k),
         "expert_ffn_hidden_size": 64,
         "shared_expert_ffn_hidden_size": 64 if moe.shared_expert_ffn_hidden_size else 0,
         "dense_layers": 1 if moe.dense_layers else 0,
-        "aux_loss_coefficient": moe.aux_loss_coefficient,
     }
+    if moe.layer_interval > 1:
+        small["layer_interval"] = _small_period(moe.layer_interval)
+    if moe.groups is not None and moe.groups_per_token is not None:
+        # Groups of four experts, and as many experts of each chosen group as in the model.
+        chosen = min(2, moe.groups_per_token)
+        groups = 2 * chosen if moe.groups > moe.groups_per_token else chosen
+        each = min(4, max(1, moe.top_k // moe.groups_per_token))
+        small |= {"experts": 4 * groups, "groups": groups, "groups_per_token": chosen}
+        small["top_k"] = chosen * each
+    return small
 
 
 def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:

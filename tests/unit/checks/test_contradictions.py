@@ -168,10 +168,9 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
             ("init-method-xavier-uniform", "TypeError"),
             ("inference-disable-triton-nvls-kernels", "inference layers"),
             ("inference-fuse-tp-communication", "inference layers"),
-            ("mla-down-proj-fusion", "multi-latent"),
+            ("mla-down-proj-fusion", "latent"),
         )
     },
-    ("rope-type", "multi-latent"): (given("rope-type: yarn"), given("rope-type: rope")),
     ("batch-invariant-mode", "attention-backend"): (
         given("batch-invariant-mode: true"),
         given("batch-invariant-mode: true, attention-backend: flash"),
@@ -261,14 +260,6 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
     ("moe-paged-stash", "moe-expert-rank-capacity-factor"): (
         given("moe-paged-stash: true", *EXPERTS),
         given(f"moe-paged-stash: true, moe-expert-rank-capacity-factor: 1.5, {HYBRID}", *EXPERTS),
-    ),
-    ("moe-router-enable-expert-bias", "sigmoid"): (
-        given("moe-router-enable-expert-bias: true", *EXPERTS),
-        given("moe-router-enable-expert-bias: true, moe-router-score-function: sigmoid", *EXPERTS),
-    ),
-    ("moe-router-group-topk", "moe-router-num-groups"): (
-        given("moe-router-group-topk: 1", *EXPERTS),
-        given("moe-router-group-topk: 1, moe-router-num-groups: 2", *EXPERTS),
     ),
     **{
         (name, "8-bit or 4-bit precision"): (

@@ -246,6 +246,29 @@ REST = "pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none"
             f"model={{dimensions: {{family: mpt, {DIMENSIONS}, qk_norm: true}}}}",
             "model.dimensions.qk_norm",
         ),
+        *(
+            (
+                f"model={{dimensions: {{family: {family}, {DIMENSIONS}, {name}: {value}{more}}}}}",
+                f"model.dimensions.{name}",
+            )
+            for family, more in (("llama", ""), ("mpt", ", positions: rope"))
+            for name, value in (
+                ("norm_epsilon", "1.0e-6"),
+                ("norm_centered_at_one", "true"),
+                ("rope_scaling", "{kind: linear, factor: 2}"),
+                ("rotary_fraction", "0.5"),
+                ("no_rope_every", "2"),
+                ("window", "{tokens: 8}"),
+                ("attention_sinks", "true"),
+                ("mtp_layers", "1"),
+                ("activation", "squared-relu"),
+            )
+        ),
+        (
+            "model={dimensions: {family: llama, latent_attention: {kv_rank: 8, qk_head_dim: 8, "
+            f"rope_head_dim: 8, value_head_dim: 8}}, {DIMENSIONS}}}}}",
+            "model.dimensions.latent_attention",
+        ),
     ],
 )
 def test_what_it_cannot_do_is_said_at_the_field(override: str, field: str) -> None:

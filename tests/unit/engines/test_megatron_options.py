@@ -9,7 +9,8 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.megatron.command_line import command_line, engine_arguments
-from seatrial.engines.megatron.flags_from_spec import FLAGS, Flag
+from seatrial.engines.megatron.flags_from_spec import FLAGS
+from seatrial.engines.megatron.model_flags import Flag
 from seatrial.engines.megatron.parser_options import known_options
 from seatrial.engines.megatron.passthrough_options import (
     DERIVED,
@@ -125,9 +126,8 @@ def test_an_optimizer_that_the_plan_does_not_count_is_refused(optimizer: str) ->
 @pytest.mark.parametrize(
     ("option", "value", "fix"),
     [
-        ("window-size", "word", "Use comma-separated integers, such as '512,0'."),
-        ("no-rope-freq", "word", "Use an integer, or a pattern such as '([0]*3+[1]*1)*2'."),
         ("exit-interval", 1.5, "Use an integer."),
+        ("moe-z-loss-coeff", "word", "Use a number."),
     ],
 )
 def test_a_value_that_the_engines_own_type_does_not_parse_is_refused(
@@ -138,6 +138,22 @@ def test_a_value_that_the_engines_own_type_does_not_parse_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "fix"),
+    [
+        ("window-size", "word", "Use comma-separated integers, such as '512,0'."),
+        ("window-size", "512,0", ""),
+        ("no-rope-freq", "word", "Use an integer, or a pattern such as '([0]*3+[1]*1)*2'."),
+        ("no-rope-freq", "([0]*3+[1]*1)*2", ""),
+        ("no-rope-freq", 4, ""),
+    ],
+)
+def test_pairs_and_patterns_are_parsed_as_the_engine_does(
+    option: str, value: OptionValue, fix: str
+) -> None:
+    assert known_options()[option].value_fix(value) == fix
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [
         ("manual-gc", True),
@@ -145,9 +161,6 @@ def test_a_value_that_the_engines_own_type_does_not_parse_is_refused(
         ("cuda-graph-modules", ("attn", "mlp")),
         ("distributed-timeout-minutes", 30),
         ("distributed-timeout-minutes", "30"),
-        ("window-size", "512,0"),
-        ("no-rope-freq", "([0]*3+[1]*1)*2"),
-        ("no-rope-freq", 4),
         ("exit-signal", "SIGUSR1"),
     ],
 )

@@ -9,8 +9,16 @@ from seatrial.engines.megatron.command_line import command_line, engine_argument
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import other_layout
-from seatrial.rehearsal.twin import MAX_PROCESSES, Twin, TwinData, degrees_of, twin_layouts, twins
-from seatrial.spec.model import Norm
+from seatrial.rehearsal.twin import (
+    MAX_PROCESSES,
+    SEQUENCE,
+    Twin,
+    TwinData,
+    degrees_of,
+    twin_layouts,
+    twins,
+)
+from seatrial.spec.model import Architecture, Norm
 from tests.conftest import loaded, plan_spec
 
 MOE = (
@@ -180,3 +188,86 @@ def test_a_mixture_of_experts_keeps_its_groups_when_resharded(
     layout: Layout, other: Layout
 ) -> None:
     assert other_layout(layout, moe=True) == other
+
+
+def small_model(parts: str, *overrides: str) -> Architecture:
+    """The twin's model of a large one with these parts."""
+    sizes = "layers: 32, hidden_size: 4096, heads: 32, vocab_size: 32000, max_positions: 8192"
+    model = f"model={{dimensions: {{family: llama, {sizes}, {parts}}}}}"
+    _, found = twins_of(model, *overrides)
+    return found[0].plan.model.architecture
+
+
+LATENT = "kv_rank: 512, qk_head_dim: 128, rope_head_dim: 64, value_head_dim: 128"
+EXPERTS = "experts: 256, top_k: 8, expert_ffn_hidden_size: 2048"
+PP = "parallelism.pp_size=2"
+
+
+def test_the_twin_keeps_latent_attention() -> None:
+    yarn = "rope_scaling: {kind: yarn, factor: 40, original_positions: 4096}"
+    model = small_model(f"latent_attention: {{{LATENT}, q_rank: 1536}}, mtp_layers: 1, {yarn}")
+    latent = model.latent_attention
+    assert latent is not None
+    assert latent.q_rank
+    assert latent.value_head_dim == latent.qk_head_dim < model.hidden_size
+    assert (model.kv_heads, model.mtp_layers) == (model.heads, 1)
+    # The engine has no flag for another length in latent attention.
+    assert model.rope_scaling
+    assert model.rope_scaling.original_positions == 4096
+    without = small_model(f"latent_attention: {{{LATENT}}}").latent_attention
+    assert without is not None
+    assert without.q_rank is None
+
+
+def test_the_twin_keeps_how_tokens_are_routed() -> None:
+    routing = "score: sigmoid, expert_bias: true, scaling_factor: 2.5, balancing: sequence"
+    groups = "groups: 8, groups_per_token: 4"
+    moe = small_model(f"moe: {{{EXPERTS}, {routing}, {groups}, dense_layers: 3}}", PP).moe
+    assert moe is not None
+    assert (moe.score, moe.expert_bias, moe.scaling_factor) == ("sigmoid", True, 2.5)
+    assert (moe.balancing, moe.dense_layers) == ("sequence", 1)
+    assert moe.groups is not None
+    assert moe.groups_per_token is not None
+    assert moe.groups_per_token < moe.groups
+    assert moe.top_k == 2 * moe.groups_per_token
+    limited = small_model(f"moe: {{{EXPERTS}, groups: 1, groups_per_token: 1}}").moe
+    assert limited is not None
+    assert (limited.groups, limited.groups_per_token, limited.top_k) == (1, 1, 4)
+
+
+@pytest.mark.parametrize("parts", ["layer_interval: 2", "layer_interval: 2, dense_layers: 1"])
+def test_both_halves_of_the_twin_have_experts(parts: str) -> None:
+    model = small_model(f"moe: {{{EXPERTS}, {parts}}}")
+    assert model.moe is not None
+    assert model.moe.layer_interval == 2
+    found = list(map(model.moe.has_experts, range(model.layers)))
+    half = model.layers // 2
+    assert any(found[:half])
+    assert any(found[half:])
+    assert not all(found)
+
+
+def test_the_twin_keeps_patterns_of_layers() -> None:
+    parts = "window: {tokens: 4096, full_every: 6}, no_rope_every: 4, attention_sinks: true"
+    model = small_model(parts, PP)
+    assert model.window is not None
+    # The window is shorter than the sequence, and one layer has full attention.
+    assert model.window.tokens < SEQUENCE
+    assert (model.window.full_every, model.no_rope_every) == (6, 4)
+    assert model.layers >= 6
+    assert model.layers % 2 == 0
+    assert model.attention_sinks
+
+
+def test_sequences_of_the_twin_are_longer_than_the_original_ones() -> None:
+    yarn = "rope_scaling: {kind: yarn, factor: 4, original_positions: 4096, rounded: false}"
+    scaling = small_model(yarn).rope_scaling
+    assert scaling is not None
+    assert scaling.original_positions < SEQUENCE
+    assert not scaling.rounded
+
+
+def test_heads_with_sinks_are_split_over_context_parallel_ranks() -> None:
+    parts = "attention_sinks: true, kv_heads: 8"
+    model = small_model(parts, "parallelism.cp_size=2")
+    assert model.kv_heads // 2 % 2 == 0

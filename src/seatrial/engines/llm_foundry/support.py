@@ -10,7 +10,7 @@ from seatrial.engines.llm_foundry.data_settings import source_place
 from seatrial.engines.llm_foundry.options import MODELLED
 from seatrial.engines.llm_foundry.settings import PRECISIONS, SCHEDULERS, engine_settings
 from seatrial.planning.plan import Plan
-from seatrial.spec.model import Activation, Family, Norm, Positions
+from seatrial.spec.model import Activation, Architecture, Family, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 
 STREAMED = ("s3://", "gs://", "hf://")
@@ -25,6 +25,21 @@ LLAMAS = {
     "positions": Positions.ROPE,
 }
 """Properties of all models in the family, independent of the repository."""
+ABSENT = {
+    "norm_centered_at_one": "norms that store their weight minus 1",
+    "no_rope_every": "layers without rotary positions",
+    "window": "sliding-window attention",
+    "attention_sinks": "attention sinks",
+    "latent_attention": "latent attention",
+    "mtp_layers": "multi-token prediction",
+}
+"""Parts of a model that LLM Foundry does not have."""
+FROM_REPOSITORY = {
+    "norm_epsilon": "a different epsilon in norms",
+    "rope_scaling": "scaled rotary frequencies",
+    "rotary_fraction": "partly rotated heads",
+}
+"""Parts that only hf_causal_lm has, and takes from the repository of a preset."""
 TOKENIZER_FILES = (".json", ".model", ".tiktoken")
 
 
@@ -53,6 +68,7 @@ def _model(plan: Plan) -> Iterator[Problem]:
     if model.moe is not None:
         rule = "in LLM Foundry, a mixture of experts needs MegaBlocks, which is not installed."
         yield _unsupported(field, rule, "Use engine.name=megatron.")
+    yield from _absent(plan)
     if model.family is Family.LLAMA:
         yield from _not_llamas(plan)
     if model.family is not Family.MPT:
@@ -75,6 +91,21 @@ def _model(plan: Plan) -> Iterator[Problem]:
             "Use norm layernorm with linear_bias true, or layernorm-no-bias with linear_bias false."
         )
         yield _unsupported("model.dimensions.norm", rule, fix)
+
+
+def _absent(plan: Plan) -> Iterator[Problem]:
+    """Reject parts of a model that LLM Foundry would silently leave out."""
+    model = plan.model.architecture
+    from_repository = model.family is Family.LLAMA and plan.spec.model.preset is not None
+    for name, what in (ABSENT if from_repository else ABSENT | FROM_REPOSITORY).items():
+        if getattr(model, name) != Architecture.model_fields[name].default:
+            rule = f"LLM Foundry does not support {what}."
+            fix = f"Remove {name}, or use engine.name=megatron."
+            yield _unsupported(f"model.dimensions.{name}", rule, fix)
+    if model.activation not in (Activation.GELU, Activation.SWIGLU):
+        rule = f"LLM Foundry does not support the activation {model.activation}."
+        fix = "Use gelu or swiglu, or engine.name=megatron."
+        yield _unsupported("model.dimensions.activation", rule, fix)
 
 
 def _not_llamas(plan: Plan) -> Iterator[Problem]:

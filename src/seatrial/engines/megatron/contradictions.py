@@ -126,17 +126,6 @@ EXPERTS = (
         _without("moe-expert-rank-capacity-factor"),
         "moe-paged-stash needs moe-expert-rank-capacity-factor.",
     ),
-    Contradiction(
-        "moe-router-enable-expert-bias",
-        _other_than("moe-router-score-function", "sigmoid", "sqrtsoftplus"),
-        "expert biases work only with the score functions sigmoid and sqrtsoftplus.",
-        "engine.options.moe-router-score-function=sigmoid",
-    ),
-    Contradiction(
-        "moe-router-group-topk",
-        lambda p: p.number("moe-router-group-topk") != 0 and not p.on("moe-router-num-groups"),
-        "moe-router-group-topk needs moe-router-num-groups.",
-    ),
     *(
         Contradiction(
             name,
@@ -342,16 +331,10 @@ CONTRADICTIONS = (
         Contradiction(name, _always, f"{name} works only with inference layers.")
         for name in ("inference-disable-triton-nvls-kernels", "inference-fuse-tp-communication")
     ),
-    *(
-        Contradiction(
-            name,
-            holds,
-            f"{name} works only with multi-latent attention, which the model does not have.",
-        )
-        for name, holds in (
-            ("mla-down-proj-fusion", _always),
-            ("rope-type", _other_than("rope-type", "rope")),
-        )
+    Contradiction(
+        "mla-down-proj-fusion",
+        lambda p: p.plan.model.architecture.latent_attention is None,
+        "mla-down-proj-fusion works only with latent attention, which the model does not have.",
     ),
     Contradiction(
         "batch-invariant-mode",

@@ -19,7 +19,8 @@ from seatrial.engines.engine import (
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
-from seatrial.engines.megatron.flags_from_spec import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
+from seatrial.engines.megatron.model_support import model_problems
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
 from seatrial.engines.megatron.run_rules import run_problems
@@ -34,7 +35,6 @@ from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
-from seatrial.spec.model import Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
@@ -189,14 +189,7 @@ class MegatronEngine(Engine):
 
     def plan_problems(self, plan: Plan) -> list[Problem]:
         """Return the problems with settings that Megatron does not support."""
-        model = plan.model.architecture
-        found = []
-        if model.positions is Positions.ALIBI:
-            fix = "Use learned or rope."
-            found.append(_unsupported("model.dimensions.positions", "ALiBi positions", fix))
-        if model.norm is Norm.LAYERNORM_NO_BIAS:
-            fix = "Use layernorm or rmsnorm."
-            found.append(_unsupported("model.dimensions.norm", "LayerNorm without bias", fix))
+        found = list(model_problems(plan))
         if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
             fix = "Use bf16, or sharding: optimizer."
             found.append(_unsupported("training.precision", "FSDP in fp16", fix))

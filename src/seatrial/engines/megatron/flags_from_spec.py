@@ -3,67 +3,18 @@
 """The mapping from spec and plan fields to Megatron's flags."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from seatrial.engines.engine import ArgumentValue
+from seatrial.engines.megatron.model_flags import MODEL_FLAGS, Flag, with_experts
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
-from seatrial.spec.model import Activation, Norm, Positions
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.training import DecayStyle, Precision
 
-VOCAB_MULTIPLE = 128
-"""Megatron pads the vocabulary to a multiple of this times tp_size."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """An engine flag and the source of its value."""
-
-    name: str
-    """The flag without leading dashes."""
-    field: str
-    """The spec field that sets the flag; empty if no field sets it."""
-    value: Callable[[Plan], ArgumentValue]
-
-
-_POSITIONS = {
-    Positions.LEARNED: "learned_absolute",
-    Positions.ROPE: "rope",
-    Positions.ALIBI: "none",
-}
-_NORMS = {Norm.LAYERNORM: "LayerNorm", Norm.RMSNORM: "RMSNorm"}
 _STYLES = {style: str(style) for style in DecayStyle} | {DecayStyle.WSD: "WSD"}
 _HALF = (Precision.BF16, Precision.FP8, Precision.MXFP8, Precision.NVFP4)
 _FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
-
-
-def _moe[T: ArgumentValue](value: Callable[[Plan], T]) -> Callable[[Plan], T | None]:
-    """Return the value for a mixture of experts, and None for a dense model."""
-    return lambda plan: value(plan) if plan.model.architecture.is_moe else None
-
-
-def _experts(plan: Plan, field: str) -> int | float | None:
-    moe = plan.model.architecture.moe
-    return None if moe is None else getattr(moe, field)
-
-
-def _layer_pattern(plan: Plan) -> str | None:
-    """Return the pattern of layers with experts, if the leading layers have no experts."""
-    moe = plan.model.architecture.moe
-    if moe is None or not moe.dense_layers:
-        return None
-    return f"([0]*{moe.dense_layers}+[1]*{plan.model.architecture.layers - moe.dense_layers})"
-
-
-def _positions_length(plan: Plan) -> int:
-    """Return the length of the position table; without a table, at least the sequence length."""
-    model = plan.model.architecture
-    if model.positions is Positions.LEARNED:
-        return model.max_positions
-    return max(model.max_positions, plan.model.sequence_length)
 
 
 def _counts_samples(plan: Plan) -> bool:
@@ -135,101 +86,7 @@ def _tokenizer(plan: Plan) -> str | None:
 
 
 FLAGS = (
-    # The model.
-    Flag("num-layers", "model.dimensions.layers", lambda p: p.model.architecture.layers),
-    Flag("hidden-size", "model.dimensions.hidden_size", lambda p: p.model.architecture.hidden_size),
-    Flag(
-        "ffn-hidden-size",
-        "model.dimensions.ffn_hidden_size",
-        lambda p: p.model.architecture.ffn_hidden_size,
-    ),
-    Flag("num-attention-heads", "model.dimensions.heads", lambda p: p.model.architecture.heads),
-    Flag(
-        "group-query-attention",
-        "model.dimensions.kv_heads",
-        lambda p: p.model.architecture.kv_heads < p.model.architecture.heads,
-    ),
-    Flag(
-        "num-query-groups",
-        "model.dimensions.kv_heads",
-        lambda p: (
-            p.model.architecture.kv_heads
-            if p.model.architecture.kv_heads < p.model.architecture.heads
-            else None
-        ),
-    ),
-    Flag("kv-channels", "model.dimensions.head_dim", lambda p: p.model.architecture.head_dim),
-    Flag("max-position-embeddings", "model.dimensions.max_positions", _positions_length),
-    Flag(
-        "position-embedding-type",
-        "model.dimensions.positions",
-        lambda p: _POSITIONS[p.model.architecture.positions],
-    ),
-    Flag(
-        "rotary-base",
-        "model.dimensions.rope_theta",
-        lambda p: (
-            int(p.model.architecture.rope_theta)
-            if p.model.architecture.positions is Positions.ROPE
-            else None
-        ),
-    ),
-    Flag(
-        "normalization",
-        "model.dimensions.norm",
-        lambda p: _NORMS.get(p.model.architecture.norm, "LayerNorm"),
-    ),
-    Flag("qk-layernorm", "model.dimensions.qk_norm", lambda p: p.model.architecture.qk_norm),
-    Flag(
-        "swiglu",
-        "model.dimensions.activation",
-        lambda p: p.model.architecture.activation is Activation.SWIGLU,
-    ),
-    Flag(
-        "disable-bias-linear",
-        "model.dimensions.linear_bias",
-        lambda p: not p.model.architecture.linear_bias,
-    ),
-    Flag("add-qkv-bias", "model.dimensions.qkv_bias", lambda p: p.model.architecture.qkv_bias),
-    Flag(
-        "untie-embeddings-and-output-weights",
-        "model.dimensions.tied_embeddings",
-        lambda p: not p.model.architecture.tied_embeddings,
-    ),
-    Flag("vocab-size", "model.dimensions.vocab_size", lambda p: p.model.architecture.vocab_size),
-    Flag("make-vocab-size-divisible-by", "", lambda p: VOCAB_MULTIPLE),
-    # Otherwise the engine pads the tokenizer's vocabulary, which may be smaller than the model's.
-    Flag("padded-vocab-size", "model.dimensions.vocab_size", lambda p: p.model.padded_vocab_size),
-    Flag("num-experts", "model.dimensions.moe.experts", lambda p: _experts(p, "experts")),
-    Flag("moe-router-topk", "model.dimensions.moe.top_k", lambda p: _experts(p, "top_k")),
-    Flag(
-        "moe-ffn-hidden-size",
-        "model.dimensions.moe.expert_ffn_hidden_size",
-        lambda p: _experts(p, "expert_ffn_hidden_size"),
-    ),
-    Flag(
-        "moe-shared-expert-intermediate-size",
-        "model.dimensions.moe.shared_expert_ffn_hidden_size",
-        lambda p: _experts(p, "shared_expert_ffn_hidden_size") or None,
-    ),
-    Flag("moe-layer-freq", "model.dimensions.moe.dense_layers", _layer_pattern),
-    Flag(
-        "moe-aux-loss-coeff",
-        "model.dimensions.moe.aux_loss_coefficient",
-        lambda p: _experts(p, "aux_loss_coefficient"),
-    ),
-    Flag(
-        "moe-router-load-balancing-type",
-        "",
-        _moe(lambda p: "aux_loss"),
-    ),
-    # The engine requires this flag if each token uses only one expert.
-    Flag(
-        "moe-router-pre-softmax",
-        "",
-        lambda p: _experts(p, "top_k") == 1,
-    ),
-    Flag("moe-token-dispatcher-type", "", _moe(lambda p: "alltoall")),
+    *MODEL_FLAGS,
     # The data.
     Flag("mock-data", "data.mock", lambda p: bool(p.spec.data.mock)),
     Flag("data-path", "data.sources", _data_path),
@@ -362,8 +219,16 @@ FLAGS = (
         lambda p: p.layout.vp_size if p.layout.vp_size > 1 else None,
     ),
     Flag("context-parallel-size", "parallelism.cp_size", lambda p: p.layout.cp_size),
-    Flag("expert-model-parallel-size", "parallelism.ep_size", _moe(lambda p: p.layout.ep_size)),
-    Flag("expert-tensor-parallel-size", "parallelism.etp_size", _moe(lambda p: p.layout.etp_size)),
+    Flag(
+        "expert-model-parallel-size",
+        "parallelism.ep_size",
+        with_experts(lambda p: p.layout.ep_size),
+    ),
+    Flag(
+        "expert-tensor-parallel-size",
+        "parallelism.etp_size",
+        with_experts(lambda p: p.layout.etp_size),
+    ),
     Flag(
         "decoder-first-pipeline-num-layers",
         "parallelism.first_stage_layers",

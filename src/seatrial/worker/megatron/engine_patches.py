@@ -84,6 +84,21 @@ def _as_gpu_type(original: Callable[..., Any]) -> Callable[..., Any]:
     return type_of
 
 
+def _duplicated_linear(original: Any) -> Any:
+    """Return the projection that every tensor-parallel rank has whole."""
+    return _cpu_layers().DuplicatedLinear
+
+
+def _prediction_spec(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that builds multi-token prediction from the layers for CPU."""
+    return lambda *args, **kwargs: _cpu_layers().prediction_spec(*args, **kwargs)
+
+
+def _cpu_layers() -> Any:
+    # Import late: this loads the engine.
+    return import_module("seatrial.worker.megatron.cpu.layers")
+
+
 ON_ANY_DEVICE = (
     Patch(
         "megatron.core.datasets.utils",
@@ -126,6 +141,19 @@ ON_CPU = (
         "The data loader calls it before it pins memory.",
         _never,
     ),
+    Patch(
+        "megatron.core.transformer.multi_latent_attention",
+        "Linear",
+        "Latent attention accepts only the projections that it knows. Without Transformer Engine, "
+        "this name is None.",
+        _duplicated_linear,
+    ),
+    Patch(
+        "megatron.training.models.gpt",
+        "mtp_block_spec",
+        "The engine's --spec does not apply to the layers for multi-token prediction.",
+        _prediction_spec,
+    ),
     Patch("torch.cuda.random", "get_rng_state", "The CPU's state is used.", _cpu_state),
     Patch("torch.cuda.random", "set_rng_state", "The CPU's state is used.", _set_cpu_state),
 )
@@ -141,6 +169,12 @@ RELIED_ON = (
     ("megatron.core.transformer.torch_norm", "WrappedTorchNorm"),
     ("megatron.core.transformer.dot_product_attention", "DotProductAttention.forward"),
     ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_decoder_block_spec"),
+    ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_decoder_layer_specs"),
+    ("megatron.core.models.gpt.gpt_layer_specs", "get_gpt_mtp_block_spec"),
+    (
+        "megatron.core.transformer.multi_latent_attention",
+        "MLASelfAttention._resolve_qk_norm_config",
+    ),
     *(
         (
             "megatron.core.dist_checkpointing.strategies.filesystem_async",

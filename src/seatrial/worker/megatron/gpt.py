@@ -71,7 +71,8 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
         tp_rank=tp_rank,
         micro_batch_size=args.micro_batch_size,
         seq_length=args.seq_length,
-        mtp_on_this_rank=False,
+        # The layers for multi-token prediction are on the last stage, and need the tokens too.
+        mtp_on_this_rank=last and bool(args.mtp_num_layers),
         pipeline_model_parallel_size=args.pipeline_model_parallel_size,
         is_pipeline_first_stage=first,
         is_pipeline_last_stage=last,
