@@ -125,7 +125,7 @@ class Catalog:
 
     def unlisted_model(self, address: str) -> ModelPreset:
         """Return a model by the address of its config.json; the Hub is asked if need be."""
-        return _published().unlisted_model(address, self._own)
+        return _typed(_published().unlisted_model(address, self._own), ModelPreset)
 
     def model_files(self, address: str | None) -> dict[str, str]:
         """Return the config.json of a run's model by its file name, for the run's pods."""

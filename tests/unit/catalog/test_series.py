@@ -17,7 +17,8 @@ from seatrial.findings import Severity
 from seatrial.huggingface.locate import delivered_name
 from seatrial.planning.plan_record import inputs_of
 from seatrial.planning.resolve import resolve_basis
-from seatrial.rendering.context import Attempt, scene_of
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import scene_of
 from seatrial.rendering.spec_config import catalog_environment, spec_config
 from seatrial.sdk.plan import plan
 from seatrial.spec.loader import load
