@@ -85,14 +85,18 @@ def _kind_page(kind: Kind, catalog: Catalog) -> str:
     columns, row = table_of(kind)
     names = catalog.names(kind)
     entries = {name: catalog.entry(kind, name) for name in names}
+    headers = [column.header for column in columns]
     rows = [
-        tuple(code(cell) if cell == name else plain(cell) for cell in row(name, entry))
+        tuple(
+            code(cell) if header == "name" else plain(cell)
+            for header, cell in zip(headers, row(name, entry), strict=True)
+        )
         for name, entry in entries.items()
     ]
     return page(
         f"# {kind.replace('-', ' ').capitalize()}",
         f"{member_docs(Kind)[kind]} On the command line: `seatrial catalog list {kind}`.",
-        table([column.header for column in columns], rows),
+        table(headers, rows),
         "## Fields of an entry",
         *_facts(ENTRY_TYPES[kind]),
         "## Entries",

@@ -386,7 +386,7 @@ def list_entries(
     say_text(f"next  seatrial catalog show {kind} {example}", rest="  ")
 
 
-def _by_series(entries: dict[str, Entry]) -> dict[str, Entry]:
+def _by_series(entries: dict[str, Entry]) -> dict[str, ModelPreset]:
     """Return models by series, in order of first appearance, and by size in each series."""
     models = {n: entry for n, entry in entries.items() if isinstance(entry, ModelPreset)}
     order = list(dict.fromkeys(entry.series for entry in models.values()))

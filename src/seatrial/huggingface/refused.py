@@ -41,7 +41,7 @@ REFUSED_TYPES = {
     "qwen3_vl": _VISION,
     "bert": "they are not causal language models",
     "t5": "they are not causal language models",
-    "mpt": "they are trained with another engine; use a preset such as mpt-7b",
+    "mpt": "another engine trains them; use a preset such as mpt-7b",
 }
 """Well-known model types that are not supported, with the reason."""
 
