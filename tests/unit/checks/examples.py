@@ -132,9 +132,10 @@ NARROW = (
 """2,720 on 4 ranks is 680 a rank, no multiple of 16."""
 NORMALISED = (
     "model={dimensions: {family: llama, layers: 2, hidden_size: 1024, heads: 16, "
-    "ffn_hidden_size: 2816, vocab_size: 50257, max_positions: 2048, qk_norm: true}}"
+    "ffn_hidden_size: 2816, vocab_size: 50257, max_positions: 2048, qk_norm: true, "
+    "qkv_bias: true}}"
 )
-"""Normalised queries and keys, which no class of Hugging Face's that is known here has."""
+"""Normalised queries and keys with biases: without experts, no transformers class has both."""
 ON_GRACE = "cluster.node_type=Standard_ND128isr_NDR_GB200_v6"
 
 EXAMPLES: dict[str, Example] = {

@@ -81,7 +81,8 @@ def architecture_of_arguments(arguments: Values, where: str) -> Architecture:
         ),
         "activation": _activation(values, where),
         "linear_bias": linear_bias,
-        "qkv_bias": bool(values.get("add_qkv_bias")),
+        # With biases in all linear layers, the engine sets this argument too.
+        "qkv_bias": bool(values.get("add_qkv_bias")) and not linear_bias,
         "tied_embeddings": not values.get("untie_embeddings_and_output_weights"),
         "attention_sinks": values.get("softmax_type") == "learnable",
         "mtp_layers": int(values.get("mtp_num_layers") or 0),

@@ -210,6 +210,11 @@ def test_patterns_of_layers(pattern: Any, chosen: list[int]) -> None:
     assert layer_pattern(pattern, 4) == [bool(each) for each in chosen]
 
 
+def test_the_engine_sets_biases_of_heads_with_those_of_all_layers() -> None:
+    values = arguments_of_model(GPT2) | {"add_qkv_bias": True}
+    assert model_of_arguments(values, "") == model_of_arguments(arguments_of_model(GPT2), "")
+
+
 def test_gelu_is_the_one_that_the_engine_computed() -> None:
     values = arguments_of_model(GPT2)
     exact = model_of_arguments(values | {"bias_gelu_fusion": False}, "")
