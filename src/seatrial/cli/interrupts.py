@@ -16,7 +16,7 @@ from seatrial.reports.terminal import say_error
 _received: list[int] = []
 """Grows with every Ctrl-C."""
 _reported: list[bool] = []
-"""Not empty once the command has said that it stops."""
+"""Not empty once the command has printed that it stops."""
 
 
 def count_interrupts() -> list[int]:
@@ -50,7 +50,7 @@ def say_stopped(kept: str = "") -> None:
 
 
 def raise_unless_reported() -> None:
-    """Interrupt the main thread, unless the command has already said that it stops.
+    """Interrupt the main thread, unless the command has already printed that it stops.
 
     An interrupt during the exit would replace the exit code.
     """

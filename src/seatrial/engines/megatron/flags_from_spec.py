@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS, Flag, with_experts
-from seatrial.engines.megatron.optimizer_flags import OPTIMIZER_FLAGS
+from seatrial.engines.megatron.optimizer_flags import OPTIMIZER_CHECKPOINT, OPTIMIZER_FLAGS
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Recompute, Sharding
@@ -295,6 +295,7 @@ FLAGS = (
         "",
         lambda p: "fsdp_dtensor" if _fsdp(p) else "torch_dist",
     ),
+    OPTIMIZER_CHECKPOINT,
     Flag("pretrained-checkpoint", "initial_weights", weights_location),
     # Logging.
     Flag("log-interval", "monitoring.log_every_steps", lambda p: p.spec.monitoring.log_every_steps),

@@ -55,13 +55,13 @@ OPTIMIZER_FLAGS = (
         "training.optimizer.clip_grad_norm",
         lambda p: p.spec.training.optimizer.clip_grad_norm,
     ),
-    # Otherwise the distributed optimizer's checkpoints load only in the layout that saved them.
-    # Layer-wise Muon keeps whole matrices, and its checkpoints load in any layout.
-    Flag(
-        "dist-ckpt-optim-fully-reshardable",
-        "parallelism.sharding",
-        lambda p: p.sharding is Sharding.OPTIMIZER and not has_muon(p),
-    ),
+)
+# Otherwise the distributed optimizer's checkpoints load only in the layout that saved them.
+# Layer-wise Muon keeps whole matrices, and its checkpoints load in any layout.
+OPTIMIZER_CHECKPOINT = Flag(
+    "dist-ckpt-optim-fully-reshardable",
+    "parallelism.sharding",
+    lambda p: p.sharding is Sharding.OPTIMIZER and not has_muon(p),
 )
 
 
