@@ -33,6 +33,17 @@ def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
     )
 
 
+def _first_stage_layers(plan: Plan) -> int | None:
+    """Return the layers of the first stage, unless they follow from those of the last one.
+
+    With two stages of several chunks and both numbers, the engine divides by the number of stages
+    in between, which is 0 (get_transformer_layer_offset, megatron-core 0.19.2).
+    """
+    spec, layout = plan.spec.parallelism, plan.layout
+    follows = layout.pp_size == 2 and layout.vp_size > 1 and spec.last_stage_layers is not None
+    return None if follows else spec.first_stage_layers
+
+
 def _sharded(plan: Plan) -> bool:
     return plan.sharding is Sharding.OPTIMIZER
 
@@ -228,7 +239,7 @@ FLAGS = (
     Flag(
         "decoder-first-pipeline-num-layers",
         "parallelism.first_stage_layers",
-        lambda p: p.spec.parallelism.first_stage_layers,
+        _first_stage_layers,
     ),
     Flag(
         "decoder-last-pipeline-num-layers",
