@@ -302,9 +302,9 @@ def test_context_parallel_ranks_exchange_keys_as_the_attention_allows(
 def test_two_stages_of_several_chunks_name_only_the_layers_of_the_last() -> None:
     """With both, the engine divides by the number of stages in between."""
     stages = ("parallelism.tp_size=2", "parallelism.pp_size=2")
-    ends = ("parallelism.first_stage_layers=8", "parallelism.last_stage_layers=4")
-    both = "--decoder-first-pipeline-num-layers 8 --decoder-last-pipeline-num-layers 4"
+    ends = ("parallelism.first_stage_layers=20", "parallelism.last_stage_layers=16")
+    both = "--decoder-first-pipeline-num-layers 20 --decoder-last-pipeline-num-layers 16"
     assert both in words(*stages, *ends)
     interleaved = words(*stages, *ends, "parallelism.vp_size=2")
-    assert "--decoder-last-pipeline-num-layers 4" in interleaved
+    assert "--decoder-last-pipeline-num-layers 16" in interleaved
     assert "--decoder-first-pipeline-num-layers" not in interleaved
