@@ -118,6 +118,8 @@ class Architecture(SpecModel):
 
     # The other fields default from the family and the sizes, so an editor must not require them.
     model_config = ConfigDict(
+        # Specs and presets both contain it; built once, they share its schema.
+        defer_build=False,
         json_schema_extra={
             "required": ["family", "layers", "hidden_size", "heads", "vocab_size", "max_positions"]
         }
