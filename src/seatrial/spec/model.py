@@ -122,7 +122,7 @@ class Architecture(SpecModel):
         defer_build=False,
         json_schema_extra={
             "required": ["family", "layers", "hidden_size", "heads", "vocab_size", "max_positions"]
-        }
+        },
     )
 
     family: Family
