@@ -75,8 +75,8 @@ engine-short: $(ENV) worker-env ## Run the short engine tests
 
 .PHONY: models
 models: $(ENV) worker-env ## Prove plan, rehearsal, resume, reshard, import and export of every model type; ARGS='-k qwen3' for some
-	-$(PYTHON) -m pytest -m engine -n 0 -q $(ARGS) tests/engine/test_models.py
-	$(PYTHON) -m docs.tools.recorded_tables models
+	$(PYTHON) -m pytest -m engine -n 0 -q $(ARGS) tests/engine/test_models.py; code=$$?; \
+		$(PYTHON) -m docs.tools.recorded_tables models; exit $$code
 
 .PHONY: foundry-env
 foundry-env: ## Create the environment of LLM Foundry if it does not exist (7 GB)

@@ -134,6 +134,10 @@ def engine_differences(model: Architecture) -> tuple[str, ...]:
                 f"epsilon of 1e-6, the engine with the model's, {model.norm_epsilon}"
             )
     moe = model.moe
+    if moe is not None and moe.top_k == 1 and moe.normalize_top_k:
+        found.append(
+            "transformers gives the only expert of a token the weight 1, the engine its score"
+        )
     if moe is not None and moe.groups is not None and moe.groups_per_token is not None:
         best = 2 if moe.score is RouterScore.SIGMOID else 1
         scored = moe.top_k // moe.groups_per_token

@@ -47,6 +47,10 @@ class RunDifference:
         return f"losses differ by {self.loss:.0e}{norms}"
 
 
+REROUTED_LOSS = 0.05
+"""Largest relative difference of a loss that tokens which changed their expert can explain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rerouting:
     """The first step in which experts process different numbers of tokens in the two runs."""
@@ -88,7 +92,8 @@ class Parity:
     def holds(self, bar: ParityBar) -> bool:
         """True if rounding, and tokens that changed their expert, explain the differences."""
         few = self.rerouting is None or self.rerouting.within(bar)
-        return few and (self.before is None or self.before.within(bar))
+        near = self.after is None or self.after.loss <= REROUTED_LOSS
+        return few and near and (self.before is None or self.before.within(bar))
 
     def is_conclusive(self, bar: ParityBar) -> bool:
         """True unless tokens that changed their expert hide whether the layouts agree."""

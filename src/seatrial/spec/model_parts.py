@@ -63,7 +63,7 @@ class MixtureOfExperts(SpecModel):
     score: RouterScore = added_later(RouterScore.SOFTMAX)
     """Function that turns the router's logits into scores."""
     normalize_top_k: Flag = added_later(True)
-    """True if the weights of a token's experts are scaled to a sum of 1."""
+    """True if the weights of a token's experts are scaled to a sum of 1 (only with several)."""
     scaling_factor: PositiveFloat = added_later(1.0)
     """Factor on the weights of a token's experts."""
     groups: Parts | None = added_later()

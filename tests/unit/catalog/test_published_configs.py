@@ -27,6 +27,7 @@ OLDER = {
 SHARED = (
     *("layers", "hidden_size", "heads", "kv_heads", "head_dim", "ffn_hidden_size", "vocab_size"),
     *("rope_theta", "norm", "qk_norm", "activation", "linear_bias", "qkv_bias", "tied_embeddings"),
+    *("norm_epsilon", "rotary_fraction", "window"),
 )
 """What an older preset has of the published configuration; it was made for shorter sequences."""
 CATALOG = Catalog()

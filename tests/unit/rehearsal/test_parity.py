@@ -79,12 +79,18 @@ def test_a_change_without_consequence_is_still_reported() -> None:
 
 
 def test_a_change_at_the_first_step_leaves_nothing_to_compare() -> None:
-    parity = compare(run(), run(experts=moved(1), loss={1: 4.2}))
+    parity = compare(run(), run(experts=moved(1), loss={1: 4.04}))
     assert parity.holds(FP32_BAR)
     assert not parity.is_conclusive(FP32_BAR)
     assert "one token changed its expert at step 1, the first step compared" in parity.words(
         FP32_BAR
     )
+
+
+def test_a_change_of_an_expert_does_not_explain_any_difference() -> None:
+    for loss in (5.0, float("inf")):
+        parity = compare(run(), run(experts=moved(1), loss={1: loss}))
+        assert not parity.holds(FP32_BAR)
 
 
 def test_many_changes_at_once_are_no_rounding() -> None:
