@@ -19,6 +19,7 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
+from seatrial.__main__ import exit_with
 from seatrial.cli.interrupts import count_interrupts, raise_unless_reported, say_stopped
 from seatrial.cli.options import examples
 from seatrial.errors import (
@@ -263,11 +264,12 @@ def root(
 def main() -> NoReturn:
     """Run the CLI and exit with its exit code."""
     try:
-        sys.exit(_started())
+        code = _started()
     except KeyboardInterrupt:
         # Ctrl-C before the command started, or while its result was printed.
         say_stopped()
-        sys.exit(ExitCode.INTERRUPTED)
+        code = ExitCode.INTERRUPTED
+    exit_with(code)
 
 
 def _started() -> int:

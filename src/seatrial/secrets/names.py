@@ -23,6 +23,7 @@ _HARMLESS_NAME = lazy_pattern(
     r"""
       ^(NCCL|TORCH_NCCL|FI|OMP|UCX|GLOO)_(?!.*(SECRET|PASSWORD)$)
     | (^|[_-])(BOS|EOS|EOD|PAD|UNK|CLS|SEP|MASK|PREFIX|MIDDLE|SUFFIX)[_-]TOKEN$  # of a vocabulary
+    | [_-]PER[_-]TOKEN$                                 # a number, such as of groups
     | [_-](PATH|FILE|DIR|NAME|ARN)$                      # the location of a secret, not the secret
     | (^|[_-])(PUBLIC|PRIMARY|FOREIGN|SORT|PARTITION|CACHE|TEXT|JSON)[_-]?KEY$
     """,

@@ -5,7 +5,6 @@
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -140,7 +139,6 @@ def test_weights_are_exported_from_a_directory_or_a_location(
 
     monkeypatch.setattr(weights, "export_by_worker", export)
     monkeypatch.setattr(weights, "worker_python", lambda *_: "python")
-    monkeypatch.setattr(weights, "exchange_of", lambda _: Mock())
     own = tmp_path / "saved" / NAMING.directory_name(10)
     assert seatrial.export_weights(own, tmp_path / "a") == {"step": 1, "is_new": True}
     seatrial.export_weights(tmp_path / "saved", tmp_path / "b")

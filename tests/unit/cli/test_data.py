@@ -297,6 +297,20 @@ main.main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "\nStopped.\n", "")
 
 
+def test_ctrl_c_while_a_library_makes_a_class_keeps_the_exit_code() -> None:
+    script = """
+from seatrial.cli import main
+
+def run(received):
+    exec("raise KeyboardInterrupt")
+
+main._run = run
+main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 130
+
+
 def test_ctrl_c_ends_with_what_is_kept(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     process = subprocess.Popen(

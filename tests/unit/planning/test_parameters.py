@@ -101,7 +101,8 @@ def test_ranks_of_all_stages_add_up_to_the_model(catalog: Catalog, name: str) ->
     pp = 2
     split = stages_of([model.layers // 2, model.layers - model.layers // 2], 1)
     layout = Layout(tp_size=1, cp_size=1, dp_size=1, pp_size=pp)
-    copy = padded * model.hidden_size if model.tied_embeddings else 0
+    copied = model.tied_embeddings or model.mtp_layers > 0
+    copy = padded * model.hidden_size if copied else 0
     assert sum(rank_parameters(model, padded, layout, s) for s in split) == (
         total_parameters(model, padded) + copy
     )

@@ -150,11 +150,12 @@ def scaled(model: Architecture, factor: float) -> Architecture:
     unit = lcm(HEAD_MULTIPLE, model.kv_heads) if grouped else HEAD_MULTIPLE
     heads = max(1, round(model.heads * factor / unit)) * unit
     ratio = heads / model.heads
+    width = model.hidden_size * heads / model.heads
     changes: dict[str, object] = {
         "layers": max(1, round(model.layers * factor / LAYER_MULTIPLE)) * LAYER_MULTIPLE,
         "heads": heads,
         "kv_heads": model.kv_heads if grouped else heads,
-        "hidden_size": round(model.hidden_size * ratio),
+        "hidden_size": int(width) if width.is_integer() else _rounded(width),
         "ffn_hidden_size": _rounded(model.ffn_hidden_size * ratio),
     }
     if model.moe is not None:
