@@ -401,7 +401,7 @@ REFUSALS = {
     "unknown-preset": (
         ("model.preset=gpt3-17b",),
         "ST-PLAN-002 model.preset: there is no model 'gpt3-17b' in the catalog. "
-        "Did you mean gpt3-18.4b?",
+        "Did you mean gpt3-18.4b or moonlight-16b-a3b?",
     ),
     "unknown-node-type": (
         ("cluster.node_type=p9.huge",),
