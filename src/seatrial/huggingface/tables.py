@@ -12,7 +12,7 @@ from seatrial.huggingface.experts import (
     SequenceBalancing,
     SharedExperts,
 )
-from seatrial.huggingface.fields import ConfigFields
+from seatrial.huggingface.fields import REQUIRED, ConfigFields
 from seatrial.huggingface.layers import (
     AlternatingWindow,
     LayersWithoutRope,
@@ -122,11 +122,11 @@ ROUTED = (
     TOP_K,
     SharedExperts(),
     Same("first_k_dense_replace", "moe.dense_layers"),
-    Same("routed_scaling_factor", "moe.scaling_factor", float, 1.0),
     Only("moe_layer_freq", (1,), "the engine supports experts in every layer after dense ones.", 1),
     Only("ep_size", (1,), "the experts of the config.json are divided over ranks.", 1),
 )
 ROUTED_EXPERTS = Same("n_routed_experts", "moe.experts", spellings=("num_local_experts",))
+SCALED = Same("routed_scaling_factor", "moe.scaling_factor", float, 1.0)
 SIGMOID = Implied({"moe.score": RouterScore.SIGMOID, "moe.expert_bias": True})
 _DROPOUT = "dropout is a setting of training"
 
@@ -379,6 +379,7 @@ _TABLES = (
             ROUTED_EXPERTS,
             SIGMOID,
             *ROUTED,
+            SCALED,
             ExpertGroups(),
             Same("norm_topk_prob", "moe.normalize_top_k", bool, True),
             SequenceBalancing(),
@@ -439,6 +440,7 @@ _TABLES = (
             Rotary(),
             ROUTED_EXPERTS,
             *ROUTED,
+            SCALED,
             ExpertGroups("greedy", "group_limited_greedy"),
             Only("scoring_func", ("softmax",), "this model type has softmax scores.", "softmax"),
             Only(
@@ -466,7 +468,9 @@ _TABLES = (
             ROUTED_EXPERTS,
             SIGMOID,
             *ROUTED,
-            ExpertGroups("noaux_tc", "noaux_tc"),
+            # Transformers defaults to the values of DeepSeek-V3, which other models do not have.
+            Same("routed_scaling_factor", "moe.scaling_factor", float),
+            ExpertGroups("noaux_tc", "noaux_tc", default=REQUIRED),
             Only("scoring_func", ("sigmoid",), "this model type has sigmoid scores.", "sigmoid"),
             Same("norm_topk_prob", "moe.normalize_top_k", bool, True),
             Only("rope_interleave", (True,), "the engine reads interleaved weights.", True),
