@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from pydantic import ValidationError
@@ -57,6 +58,8 @@ def read_config(config: Config, where: str) -> HubModel:
     fields = ConfigFields(config, where)
     fields.take("model_type")
     init_std = fields.typed("initializer_range", float, table.init_std)
+    if not 0 < init_std < inf:
+        fields.reject("initializer_range", "initializer_range must be positive.", init_std)
     found: Found = {}
     for part in table.parts:
         part.read(fields, found)

@@ -69,7 +69,7 @@ def _gelu(name: str, usual: str) -> Custom:
     """Return the field that names the variant of GELU."""
 
     def read(fields: ConfigFields, found: Found) -> None:
-        said = fields.take(name, usual)
+        said = fields.typed(name, str, usual)
         if said not in _GELU:
             fields.refuse(name, f"the engine supports GELU here, not {said}.", said)
         found[EXACT_GELU] = _GELU[said]

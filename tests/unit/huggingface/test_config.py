@@ -112,6 +112,8 @@ def test_a_window_is_read_by_layer() -> None:
     assert refused("qwen3-8b", layer_types=types[::-1] * 2, **given)[1] == "layer_types"
     # The first layers without a window, the others with one.
     assert refused("qwen3-8b", max_window_layers=4, **given)[1] == "layer_types"
+    # Transformers has no window, even if it is turned on.
+    assert read("qwen3-8b", use_sliding_window=True, sliding_window=None).window is None
     assert read("mistral-7b-v0.1").window is not None
     assert read("mistral-7b-v0.1", sliding_window=None).window is None
     # Transformers has a window of 4096 if the field is missing.
@@ -145,6 +147,12 @@ def test_a_window_is_read_by_layer() -> None:
             "ST-HUB-002",
             "rope_scaling",
         ),
+        ("llama-3.2-1b", {"rope_theta": 10**400}, "ST-HUB-004", "rope_theta"),
+        ("starcoder2-7b", {"hidden_act": ["gelu"]}, "ST-HUB-004", "hidden_act"),
+        ("smollm3-3b", {"no_rope_layer_interval": 0}, "ST-HUB-004", "no_rope_layer_interval"),
+        ("gpt2", {"initializer_range": -1.0}, "ST-HUB-004", "initializer_range"),
+        ("glm-4.5", {"partial_rotary_factor": 0}, "ST-HUB-004", "partial_rotary_factor"),
+        ("gpt-oss-20b", {"sliding_window": None}, "ST-HUB-002", "layer_types"),
         ("phi-4", {"rope_scaling": {"type": "longrope"}}, "ST-HUB-002", "rope_scaling"),
         ("qwen2.5-7b", {"use_mrope": True}, "ST-HUB-002", "use_mrope"),
         ("qwen3-30b-a3b", {"mlp_only_layers": [3]}, "ST-HUB-002", "mlp_only_layers"),
@@ -170,6 +178,51 @@ def test_what_the_engine_has_not_is_refused(
     name: str, changes: dict[str, Any], code: str, field: str
 ) -> None:
     assert refused(name, **changes)[:2] == (code, field)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "code", "field"),
+    [
+        ({"rope_theta": "abc"}, "ST-HUB-004", "rope_parameters.rope_theta"),
+        ({"rope_theta": 0}, "ST-HUB-004", "rope_theta"),
+        ({"partial_rotary_factor": "0.5"}, "ST-HUB-004", "rope_parameters.partial_rotary_factor"),
+        ({"partial_rotary_factor": [1]}, "ST-HUB-004", "rope_parameters.partial_rotary_factor"),
+        ({"rope_type": "linear", "factor": True}, "ST-HUB-004", "rope_parameters.factor"),
+        ({"rope_type": "yarn", "factor": 2, "truncate": 1}, "ST-HUB-004", None),
+        ({"rope_type": "linear"}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "default", "factor": 2}, "ST-HUB-002", "rope_parameters"),
+        ({"mrope_section": [16, 24, 24]}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "default", "type": "mrope"}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "yarn", "factor": 2, "mscale": 0.7}, "ST-HUB-002", "rope_parameters"),
+        (
+            {"rope_type": "yarn", "factor": 2, "mscale": 0.0, "mscale_all_dim": 1.0},
+            "ST-HUB-002",
+            "rope_parameters",
+        ),
+    ],
+)
+def test_malformed_rotary_settings_are_refused(
+    rotary: dict[str, Any], code: str, field: str | None
+) -> None:
+    found = refused("llama-3.2-1b", rope_scaling=..., rope_theta=..., rope_parameters=rotary)
+    assert found[:2] == (code, field or "rope_parameters.truncate")
+
+
+def test_rotary_settings_that_disagree_are_refused() -> None:
+    old = PUBLISHED["llama-3.2-1b"]["rope_scaling"]
+    assert read("llama-3.2-1b", rope_parameters=old) == read("llama-3.2-1b")
+    for new in ({**old, "factor": 8.0}, {"rope_type": "default"}):
+        said = refused("llama-3.2-1b", rope_parameters=new)
+        assert said[1:] == ("rope_scaling", "rope_scaling and rope_parameters disagree.")
+    said = refused("llama-3.2-1b", rope_parameters={**old, "rope_theta": 7})
+    assert said[1:] == ("rope_theta", "rope_theta and rope_parameters.rope_theta disagree.")
+
+
+@pytest.mark.parametrize("given", [{}, {"mscale": 1}, {"mscale": 0, "mscale_all_dim": 0.0}])
+def test_mscale_that_transformers_ignores_changes_nothing(given: dict[str, float]) -> None:
+    scaling = read("llama-3.2-1b", rope_scaling={"type": "yarn", "factor": 2, **given}).rope_scaling
+    assert scaling is not None
+    assert (scaling.mscale, scaling.mscale_all_dim) == (1, 0)
 
 
 def test_a_refused_type_says_why() -> None:
