@@ -162,7 +162,7 @@ def _scaling_settings(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stated(fields: ConfigFields, sections: dict[str, dict[str, Any]], name: str) -> float | None:
-    """Return a number that may stand in a section or beside it; refuse numbers that disagree."""
+    """Return a number that may stand in a section or next to it; refuse numbers that disagree."""
     stated = {name: fields.typed(name, float, None)}
     for section, given in sections.items():
         if given.get(name) is not None:

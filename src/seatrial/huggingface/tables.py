@@ -418,11 +418,14 @@ _TABLES = (
             ExpertsInEveryLayer(),
             Same("num_local_experts", "moe.experts", spellings=("num_experts",)),
             TOP_K,
-            _aux_loss(0.001),
             Only("swiglu_limit", (7.0,), "the engine limits the inputs of SwiGLU to 7.", 7.0),
             Only("swiglu_alpha", (1.702,), "the engine scales the sigmoid by 1.702.", 1.702),
         ),
-        ignored={"initial_context_length": "stated again in rope_scaling"},
+        ignored={
+            "initial_context_length": "stated again in rope_scaling",
+            "router_aux_loss_coef": "the default of an optional loss of transformers, which says "
+            "nothing about pretraining",
+        },
     ),
     ModelTable(
         "deepseek_v2",

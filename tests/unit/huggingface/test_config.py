@@ -16,7 +16,7 @@ from seatrial.huggingface.config import (
 )
 from seatrial.huggingface.tables import TABLES
 from seatrial.spec.model import Architecture
-from seatrial.spec.model_parts import Balancing
+from seatrial.spec.model_parts import Balancing, MixtureOfExperts
 from tests.unit.huggingface.published import PUBLISHED, mutated
 
 MUTATED = mutated(100, seed=5)
@@ -98,6 +98,13 @@ def test_parts_of_a_mixture_of_experts_are_read() -> None:
     oss = published_model("gpt-oss-20b").architecture
     assert oss.window is not None
     assert (oss.window.tokens, oss.window.full_every, oss.attention_sinks) == (128, 2, True)
+    # Its router_aux_loss_coef of 0.9 is ignored.
+    assert oss.moe is not None
+    assert (
+        oss.moe.aux_loss_coefficient
+        == MixtureOfExperts.model_fields["aux_loss_coefficient"].default
+    )
+    assert "router_aux_loss_coef" not in write_config("gpt_oss", oss)
     qwen = read("qwen3-30b-a3b", decoder_sparse_step=2, num_hidden_layers=8).moe
     assert qwen is not None
     assert [qwen.has_experts(layer) for layer in range(4)] == [False, True, False, True]
