@@ -175,6 +175,8 @@ def test_a_window_is_read_by_layer() -> None:
         ("gpt-oss-20b", {"swiglu_limit": 8.0}, "ST-HUB-002", "swiglu_limit"),
         ("gpt2", {"activation_function": "relu"}, "ST-HUB-002", "activation_function"),
         ("smollm3-3b", {"use_sliding_window": True}, "ST-HUB-002", "use_sliding_window"),
+        ("gpt2", {"architectures": ["GPT2Model"]}, "ST-HUB-002", "architectures"),
+        ("gpt2", {"architectures": "GPT2LMHeadModel"}, "ST-HUB-004", "architectures"),
         ("gpt2", {"model_type": "gemma2"}, "ST-HUB-001", "model_type"),
         ("gpt2", {"model_type": "mamba2"}, "ST-HUB-001", "model_type"),
         ("gpt2", {"model_type": "nobody"}, "ST-HUB-001", "model_type"),
@@ -185,6 +187,12 @@ def test_what_the_engine_has_not_is_refused(
     name: str, changes: dict[str, Any], code: str, field: str
 ) -> None:
     assert refused(name, **changes)[:2] == (code, field)
+
+
+def test_a_file_may_leave_out_its_class_and_its_remote_code_is_ignored() -> None:
+    for classes in (..., None, []):
+        assert read("kimi-k2", architectures=classes) == read("kimi-k2")
+    assert read("kimi-k2", auto_map={"AutoModel": "other.Model"}) == read("kimi-k2")
 
 
 @pytest.mark.parametrize(
