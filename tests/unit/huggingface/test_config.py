@@ -190,7 +190,8 @@ def test_what_the_engine_has_not_is_refused(
 
 
 def test_a_file_may_leave_out_its_class_and_its_remote_code_is_ignored() -> None:
-    for classes in (..., None, []):
+    missing: tuple[Any, ...] = (..., None, [])
+    for classes in missing:
         assert read("kimi-k2", architectures=classes) == read("kimi-k2")
     assert read("kimi-k2", auto_map={"AutoModel": "other.Model"}) == read("kimi-k2")
 
