@@ -13,12 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.catalog.catalog import Catalog, Kind, default_catalog
+from seatrial.catalog.published import published_model
 from seatrial.checks.check import check
 from seatrial.cli.options import Force, examples
 from seatrial.codes.huggingface import HubConfigCode
 from seatrial.errors import FindingsError, NotInCatalogError, UnreadableError, UsageError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.huggingface.download import commit_of
+from seatrial.huggingface.locate import CONFIG
 from seatrial.naming import as_dns_label
 from seatrial.recipes.starter import (
     PROCESSES_WITHOUT_GPUS,
@@ -308,26 +310,36 @@ def command(
 def _named_model(given: str, catalog: Catalog) -> tuple[str, str, str | None]:
     """Return a model's name, a label for its run, and the address of its config.json if unlisted.
 
-    A revision on the Hub is resolved to its commit, so that the spec stays the same.
+    The catalog comes before a directory of the same name, unless the path starts with ./ or /. A
+    revision on the Hub is resolved to its commit, so that the spec stays the same.
     """
-    path = Path(given)
-    is_path = given.startswith((".", "/", "~")) or given.endswith(".json") or path.is_dir()
-    if is_path:
-        file = path.expanduser()
-        where = file.parent if file.suffix == ".json" else file
-        # A relative directory could be read as a name on the Hub.
-        address = str(file) if file.is_absolute() or file.suffix == ".json" else f"./{file}"
-        return given, where.absolute().name or "model", address
-    if "/" not in given:
-        return given, given, None
+    if given.startswith((".", "/", "~")) or given.endswith(".json"):
+        return _model_at_path(given)
     name, _, revision = given.removeprefix("hf://").partition("@")
     if not revision:
         with suppress(NotInCatalogError):
             listed = catalog.canonical(Kind.MODELS, name)
-            return listed, listed, None
+            name = listed if "/" in given else given
+            return name, name, None
+    if (Path(given) / CONFIG).is_file():
+        return _model_at_path(given)
+    if "/" not in given:
+        with suppress(OSError):
+            # Some published configurations are of types that are not supported: say why.
+            published_model(given.lower())
+        return given, given, None
     if not re.fullmatch("[0-9a-f]{40}", revision):
         revision = commit_of(name, revision or "main")
     return name, name.rpartition("/")[2], f"{name}@{revision}"
+
+
+def _model_at_path(given: str) -> tuple[str, str, str]:
+    """Return the name, the label and the address of a model in a file or directory."""
+    file = Path(given).expanduser()
+    where = file.parent if file.suffix == ".json" else file
+    # A relative directory could be read as a name on the Hub.
+    address = str(file) if file.is_absolute() or file.suffix == ".json" else f"./{file}"
+    return given, where.absolute().name or "model", address
 
 
 def _errors(new: Starter, output: Path, catalog: Catalog) -> list[Finding]:

@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from pydantic import ValidationError
@@ -56,7 +57,10 @@ def read_config(config: Config, where: str) -> HubModel:
     table = _table(config, where)
     fields = ConfigFields(config, where)
     fields.take("model_type")
+    _check_class(fields, table)
     init_std = fields.typed("initializer_range", float, table.init_std)
+    if not 0 < init_std < inf:
+        fields.reject("initializer_range", "initializer_range must be positive.", init_std)
     found: Found = {}
     for part in table.parts:
         part.read(fields, found)
@@ -92,6 +96,16 @@ def _table(config: Config, where: str) -> ModelTable:
         code = HubConfigCode.MODEL_TYPE
         raise config_refusal(code, where, "model_type", rule, SUPPORTED, said)
     return table
+
+
+def _check_class(fields: ConfigFields, table: ModelTable) -> None:
+    """Refuse a file that names other classes: a table describes one class."""
+    name = "architectures"
+    classes = fields.typed(name, list, None)
+    if classes and table.class_name not in classes:
+        rule = f"models of type {table.model_type} are supported as {table.class_name} only."
+        fix = f"If the model is a {table.class_name}, correct {name} in a copy of the file and "
+        fields.refuse(name, rule, ", ".join(map(str, classes)), f"{fix}use that file.")
 
 
 def _architecture(found: Found, where: str) -> Architecture:

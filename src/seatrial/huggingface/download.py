@@ -7,8 +7,10 @@ Hub: HF_ENDPOINT, or huggingface.co. A redirect to another host is refused.
 """
 
 import os
+import re
+import time
 from contextlib import suppress
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
@@ -21,6 +23,9 @@ from seatrial.storage.state_files import DamagedError, parse_json
 
 LARGEST_ANSWER = 1 << 20
 TIMEOUT_SECONDS = 20.0
+"""Timeout of a single read."""
+DEADLINE_SECONDS = 60.0
+"""How long a file may take in all; a slow server could otherwise send a byte per read."""
 _OFFLINE = "Download config.json where the Hub can be reached, and use its path instead."
 
 
@@ -37,7 +42,7 @@ def commit_of(name: str, revision: str) -> str:
     answer = _get(path, where, LARGEST_ANSWER)
     with suppress(DamagedError, AttributeError):
         commit = parse_json(answer).get("sha")
-        if isinstance(commit, str) and len(commit) == 40:
+        if isinstance(commit, str) and re.fullmatch("[0-9a-f]{40}", commit):
             return commit
     raise _refused(where, "the Hub did not answer with a commit.", "Check HF_ENDPOINT.")
 
@@ -47,8 +52,16 @@ def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
 
 
-def _token() -> str:
-    """Return the user's token; empty if there is none."""
+def _token(where: str) -> str:
+    """Return the user's token; empty if there is none. Messages never contain any part of it."""
+    token = _find_token()
+    if not re.fullmatch("[!-~]*", token):
+        rule = "the Hugging Face token contains characters that no token has, such as a line break."
+        raise _refused(where, rule, "Set HF_TOKEN to the token alone, or run hf auth login.")
+    return token
+
+
+def _find_token() -> str:
     if token := os.environ.get("HF_TOKEN", "").strip():
         return token
     home = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
@@ -78,15 +91,12 @@ def _get(path: str, where: str, most: int) -> bytes:
     hub = endpoint()
     if not hub.startswith(("https://", "http://")):
         raise _refused(where, f"HF_ENDPOINT is {hub}.", "Use an address that starts with https://.")
-    headers = {"User-Agent": "seatrial"}
-    token = _token()
-    is_private = hub.startswith("https://") or urlsplit(hub).hostname in ("127.0.0.1", "localhost")
-    if token and is_private:
-        headers["Authorization"] = f"Bearer {token}"
-    request = Request(hub + path, headers=headers)  # noqa: S310  (http or https, checked above)
+    token = _token(where)
     try:
+        request = Request(hub + path, headers=_headers(hub, token))  # noqa: S310  (checked above)
+        deadline = time.monotonic() + DEADLINE_SECONDS
         with build_opener(_SameHost).open(request, timeout=TIMEOUT_SECONDS) as answer:
-            data: bytes = answer.read(most + 1)
+            data = _read(answer, most + 1, deadline)
     except HTTPError as error:
         with error:
             raise _explained(where, error) from None
@@ -94,8 +104,29 @@ def _get(path: str, where: str, most: int) -> bytes:
         reason = getattr(error, "reason", None) or error
         rule = f"{hub} cannot be reached: {reason}."
         raise _refused(where, rule, f"Check the network and HF_ENDPOINT. {_OFFLINE}") from None
+    except ValueError:
+        # The error may contain headers.
+        rule = f"{hub}, or an address that it redirects to, is not a valid address."
+        raise _refused(where, rule, "Check HF_ENDPOINT.") from None
     if len(data) > most:
         raise _refused(where, "the file is too large for a config.json.", "Check the name.")
+    return data
+
+
+def _headers(hub: str, token: str) -> dict[str, str]:
+    """Return the headers of a request; the token is sent only over an encrypted connection."""
+    is_private = hub.startswith("https://") or urlsplit(hub).hostname in ("127.0.0.1", "localhost")
+    headers = {"User-Agent": "seatrial"}
+    return headers | ({"Authorization": f"Bearer {token}"} if token and is_private else {})
+
+
+def _read(answer: HTTPResponse, most: int, deadline: float) -> bytes:
+    """Return up to `most` bytes; raise TimeoutError at the deadline."""
+    data = b""
+    while len(data) < most and (part := answer.read1(most - len(data))):
+        data += part
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the download took longer than {DEADLINE_SECONDS:.0f} s")
     return data
 
 

@@ -53,10 +53,13 @@ class ExpertGroups:
     """The method without groups; empty if the type has no field for it."""
     grouped: str = ""
     """The method with groups."""
+    default: Any = 1
+    """The number of groups, and of groups per token, if a config.json does not state them."""
 
     def read(self, fields: ConfigFields, found: Found) -> None:
         """Read the groups, unless the method does not use them."""
-        groups, chosen = fields.size("n_group", 1), fields.size("topk_group", 1)
+        groups = fields.size("n_group", self.default)
+        chosen = fields.size("topk_group", self.default)
         method = fields.take("topk_method", self.ungrouped)
         if method not in (self.ungrouped, self.grouped):
             fields.refuse("topk_method", f"the engine does not support {method}.", method)

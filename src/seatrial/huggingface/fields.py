@@ -3,6 +3,7 @@
 """The fields of a config.json, each of which must be read, ignored for a reason, or refused."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from seatrial.codes.huggingface import HubConfigCode, config_refusal
@@ -44,14 +45,23 @@ class ConfigFields:
         value = self.take(name, default)
         if value is None or (value is default and name not in self._config):
             return value
+        return self.convert(name, value, kind)
+
+    def convert(self, name: str, value: Any, kind: type) -> Any:
+        """Return `value` as a type, for a field that is called `name` in messages."""
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if kind is float and is_number:
-            return float(value)
+            with suppress(OverflowError):
+                return float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            rule = f"{name} must be {_KINDS[kind]}."
-            fix = "Use the config.json that was published with the model."
-            raise config_refusal(HubConfigCode.INVALID, self.where, name, rule, fix, repr(value))
+            self.reject(name, f"{name} must be {_KINDS[kind]}.", value)
         return value
+
+    def reject(self, name: str, rule: str, value: Any) -> NoReturn:
+        """Refuse a value that is malformed, whatever the engine supports."""
+        fix = "Use the config.json that was published with the model."
+        shown = repr(value)[:200]
+        raise config_refusal(HubConfigCode.INVALID, self.where, name, rule, fix, shown)
 
     def size(self, name: str, default: Any = REQUIRED) -> int:
         """Return an integer."""

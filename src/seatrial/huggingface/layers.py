@@ -48,6 +48,11 @@ def read_pattern(fields: ConfigFields, found: Found, types: list[Any], tokens: i
     found["window"] = {"tokens": tokens, "full_every": every if FULL in types else None}
 
 
+def _missing_window(fields: ConfigFields, usual: int | None) -> int | None:
+    """Return the usual window if the field is missing; `null` means no window."""
+    return None if fields.has("sliding_window") else usual
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A window in all layers, set by `sliding_window` alone (Mistral)."""
@@ -57,8 +62,7 @@ class Window:
 
     def read(self, fields: ConfigFields, found: Found) -> None:
         """Ignore a window that is not shorter than the sequences."""
-        stated = fields.has("sliding_window")
-        tokens = fields.typed("sliding_window", int, None if stated else self.missing)
+        tokens = fields.typed("sliding_window", int, _missing_window(fields, self.missing))
         if tokens is not None and tokens < found["max_positions"]:
             found["window"] = {"tokens": tokens}
 
@@ -76,7 +80,7 @@ class SwitchedWindow:
 
     def read(self, fields: ConfigFields, found: Found) -> None:
         """Ignore the window if it is turned off."""
-        tokens = fields.typed("sliding_window", int, 4096)
+        tokens = fields.typed("sliding_window", int, _missing_window(fields, 4096))
         last_full = fields.size("max_window_layers", 28) if self.by_layer else 0
         types = fields.typed("layer_types", list, None) if self.by_layer else None
         if not self.by_layer:
@@ -85,7 +89,8 @@ class SwitchedWindow:
         if not fields.flag("use_sliding_window", False):
             tokens = None
         if types is None:
-            with_window = range(last_full, found["layers"]) if tokens else range(0)
+            first = found["layers"] if tokens is None else last_full
+            with_window = range(first, found["layers"])
             types = [SLIDING if i in with_window else FULL for i in range(found["layers"])]
         read_pattern(fields, found, types, tokens)
 
@@ -110,7 +115,7 @@ class AlternatingWindow:
         """Read `layer_types`."""
         usual = [SLIDING if layer % 2 == 0 else FULL for layer in range(found["layers"])]
         types = fields.typed("layer_types", list, usual)
-        tokens = fields.typed("sliding_window", int, 128)
+        tokens = fields.typed("sliding_window", int, _missing_window(fields, 128))
         read_pattern(fields, found, types, tokens)
 
     def write(self, model: Architecture) -> dict[str, Any]:
@@ -126,6 +131,9 @@ class LayersWithoutRope:
     def read(self, fields: ConfigFields, found: Found) -> None:
         """Read `no_rope_layers`, in which 1 means rotary positions."""
         every, layers = fields.size("no_rope_layer_interval", 4), found["layers"]
+        if every < 1:
+            rule = "no_rope_layer_interval must be at least 1."
+            fields.reject("no_rope_layer_interval", rule, every)
         usual = [int((layer + 1) % every != 0) for layer in range(layers)]
         given = fields.typed("no_rope_layers", list, usual)
         interval = period([not each for each in given])

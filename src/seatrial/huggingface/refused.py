@@ -59,7 +59,7 @@ _LAYOUT = "the layout of the published run"
 _OUTPUT = "what transformers returns, not what it computes"
 
 IGNORED: dict[str, str] = {
-    **dict.fromkeys(("architectures", "auto_map", "_name_or_path", "name_or_path"), _NAMES),
+    **dict.fromkeys(("auto_map", "_name_or_path", "name_or_path"), _NAMES),
     **dict.fromkeys(
         ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id"), _TOKENS
     ),

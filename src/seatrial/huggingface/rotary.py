@@ -48,7 +48,11 @@ _REFUSED = {
     "mrope": "it encodes positions in images",
     "proportional": "the engine does not support it",
 }
-_BESIDE = {"rope_type", "type", "factor", "rope_theta", "partial_rotary_factor"}
+_TYPE = ("rope_type", "type")
+_BESIDE = ("rope_theta", "partial_rotary_factor")
+_SECTIONS = ("rope_scaling", "rope_parameters")
+_DTYPES = {"original_max_position_embeddings": int, "truncate": bool}
+"""The settings that are not numbers with a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +69,69 @@ class Rotary:
     """The scaling that transformers uses if a config.json does not state one."""
 
     def read(self, fields: ConfigFields, found: Found) -> None:
-        """Read either spelling."""
-        old, new = (fields.typed(n, dict, None) for n in ("rope_scaling", "rope_parameters"))
-        name = "rope_scaling" if old else "rope_parameters"
-        given: dict[str, Any] = old or new or self.usual or {}
-        if any(isinstance(value, dict) for value in given.values()):
-            fields.refuse(name, "the engine has the same rotary positions in all layers.", given)
-        theta = fields.typed("rope_theta", float, None)
+        """Read either spelling; refuse spellings that disagree."""
+        sections = {name: fields.typed(name, dict, None) or {} for name in _SECTIONS}
+        for name, each in sections.items():
+            if any(isinstance(value, dict) for value in each.values()):
+                rule = "the engine has the same rotary positions in all layers."
+                fields.refuse(name, rule, each)
+        old, new = (_scaling_settings(each) for each in sections.values())
+        if all(sections.values()) and old != new:
+            rule = "rope_scaling and rope_parameters disagree."
+            fields.refuse("rope_scaling", rule, sections["rope_scaling"])
+        name = "rope_scaling" if sections["rope_scaling"] else "rope_parameters"
+        given: dict[str, Any] = sections[name] or self.usual or {}
+        theta = _stated(fields, sections, "rope_theta")
         found["positions"] = Positions.ROPE
-        found["rope_theta"] = float(given.get("rope_theta") or theta or self.theta)
-        if found["rope_theta"] != int(found["rope_theta"]):
+        found["rope_theta"] = self.theta if theta is None else theta
+        if not found["rope_theta"].is_integer():
             fields.refuse("rope_theta", "the engine supports only an integer rope_theta.", theta)
-        self._read_fraction(fields, found, given)
-        kind = str(given.get("rope_type") or given.get("type") or "default")
-        if kind != "default":
-            found["rope_scaling"] = self._scaling(fields, name, kind, given)
+        self._read_fraction(fields, found, _stated(fields, sections, "partial_rotary_factor"))
+        scaling = self._scaling(fields, name, given)
+        if scaling is not None:
+            found["rope_scaling"] = scaling
 
-    def _read_fraction(self, fields: ConfigFields, found: Found, given: dict[str, Any]) -> None:
+    def _read_fraction(self, fields: ConfigFields, found: Found, stated: float | None) -> None:
         name = "partial_rotary_factor"
-        said = fields.typed(name, float, None)
-        fraction = given.get(name) or said or self.fraction or 1.0
+        fraction = (self.fraction or 1.0) if stated is None else stated
+        if not 0 < fraction <= 1:
+            fields.reject(name, f"{name} must be more than 0 and at most 1.", fraction)
         if self.fraction is None and fraction != 1:
             fields.refuse(name, "this model type rotates whole heads.", fraction)
-        found["rotary_fraction"] = float(fraction)
+        found["rotary_fraction"] = fraction
 
     def _scaling(
-        self, fields: ConfigFields, name: str, kind: str, given: dict[str, Any]
-    ) -> dict[str, Any]:
-        if kind not in self.scalings:
+        self, fields: ConfigFields, name: str, given: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        kinds = [str(given[key]) for key in _TYPE if given.get(key) is not None]
+        kind = kinds[0] if kinds else "default"
+        if kinds[1:] not in ([], [kind]):
+            fields.refuse(name, "rope_type and type disagree.", given)
+        if kind not in (*self.scalings, "default"):
             why = _REFUSED.get(kind, "the transformers class does not support it")
             fields.refuse(name, f"rotary scaling {kind} is refused: {why}.", kind, LOCAL_COPY)
-        used = _USED[RopeScalingKind(kind)]
-        # An attention factor that equals the one that transformers computes changes nothing.
-        unknown = [n for n, v in given.items() if n not in (*used, *_BESIDE) and v is not None]
+        used = () if kind == "default" else ("factor", *_USED[RopeScalingKind(kind)])
+        # Also an attention factor, for which a spec has no dimension.
+        known = (*used, *_TYPE, *_BESIDE)
+        unknown = [n for n, value in given.items() if n not in known and value is not None]
         if unknown:
             rule = f"scaling {kind} has settings that are not supported: {', '.join(unknown)}."
             fields.refuse(name, rule, given)
-        if not isinstance(given.get("factor"), (int, float)):
+        if kind == "default":
+            return None
+        values = {
+            n: fields.convert(f"{name}.{n}", given[n], _DTYPES.get(n, float))
+            for n in used
+            if given.get(n) is not None
+        }
+        if "factor" not in values:
             fields.refuse(name, f"scaling {kind} needs a factor.", given)
-        scaling = {_PARAMETERS[n]: given[n] for n in used if given.get(n) is not None}
-        if used:
+        if kind == RopeScalingKind.YARN:
+            _check_mscale(fields, name, values)
+        scaling = {_PARAMETERS[n]: value for n, value in values.items() if n != "factor"}
+        if len(used) > 1:
             scaling.setdefault("original_positions", fields.size("max_position_embeddings"))
-        if kind == RopeScalingKind.YARN and ("mscale" in scaling) != ("mscale_all_dim" in scaling):
-            rule = "transformers ignores mscale and mscale_all_dim unless both are set."
-            fields.refuse(name, rule, given)
-        return {"kind": kind, "factor": float(given["factor"]), **scaling}
+        return {"kind": kind, "factor": values["factor"], **scaling}
 
     def write(self, model: Architecture) -> dict[str, Any]:
         """Write the spelling of transformers 4."""
@@ -129,3 +151,40 @@ class Rotary:
             **values,
         }
         return config
+
+
+def _scaling_settings(section: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scaling, with one name for its type and without nulls."""
+    kind = next((section[name] for name in _TYPE if section.get(name) is not None), "default")
+    beside = (*_TYPE, *_BESIDE)
+    rest = {n: value for n, value in section.items() if n not in beside and value is not None}
+    return {"rope_type": kind, **rest}
+
+
+def _stated(fields: ConfigFields, sections: dict[str, dict[str, Any]], name: str) -> float | None:
+    """Return a number that may stand in a section or next to it; refuse numbers that disagree."""
+    stated = {name: fields.typed(name, float, None)}
+    for section, given in sections.items():
+        if given.get(name) is not None:
+            place = f"{section}.{name}"
+            stated[place] = fields.convert(place, given[name], float)
+    stated = {place: value for place, value in stated.items() if value is not None}
+    if len(set(stated.values())) > 1:
+        rule = f"{' and '.join(stated)} disagree."
+        fields.refuse(name, rule, ", ".join(str(value) for value in stated.values()))
+    return next(iter(stated.values()), None)
+
+
+def _check_mscale(fields: ConfigFields, name: str, values: dict[str, Any]) -> None:
+    """Remove the two if transformers ignores both; refuse if it ignores one that matters.
+
+    Unless both are set and not 0, transformers uses the equivalent of 1 and 0.
+    """
+    mscale, all_dim = values.get("mscale"), values.get("mscale_all_dim")
+    if mscale and all_dim:
+        return
+    if all_dim or mscale not in (None, 0, 1):
+        rule = "transformers ignores mscale and mscale_all_dim unless both are set and not 0."
+        fields.refuse(name, rule, f"mscale {mscale}, mscale_all_dim {all_dim}")
+    values.pop("mscale", None)
+    values.pop("mscale_all_dim", None)

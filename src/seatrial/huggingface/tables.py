@@ -12,7 +12,7 @@ from seatrial.huggingface.experts import (
     SequenceBalancing,
     SharedExperts,
 )
-from seatrial.huggingface.fields import ConfigFields
+from seatrial.huggingface.fields import REQUIRED, ConfigFields
 from seatrial.huggingface.layers import (
     AlternatingWindow,
     LayersWithoutRope,
@@ -69,7 +69,7 @@ def _gelu(name: str, usual: str) -> Custom:
     """Return the field that names the variant of GELU."""
 
     def read(fields: ConfigFields, found: Found) -> None:
-        said = fields.take(name, usual)
+        said = fields.typed(name, str, usual)
         if said not in _GELU:
             fields.refuse(name, f"the engine supports GELU here, not {said}.", said)
         found[EXACT_GELU] = _GELU[said]
@@ -122,11 +122,11 @@ ROUTED = (
     TOP_K,
     SharedExperts(),
     Same("first_k_dense_replace", "moe.dense_layers"),
-    Same("routed_scaling_factor", "moe.scaling_factor", float, 1.0),
     Only("moe_layer_freq", (1,), "the engine supports experts in every layer after dense ones.", 1),
     Only("ep_size", (1,), "the experts of the config.json are divided over ranks.", 1),
 )
 ROUTED_EXPERTS = Same("n_routed_experts", "moe.experts", spellings=("num_local_experts",))
+SCALED = Same("routed_scaling_factor", "moe.scaling_factor", float, 1.0)
 SIGMOID = Implied({"moe.score": RouterScore.SIGMOID, "moe.expert_bias": True})
 _DROPOUT = "dropout is a setting of training"
 
@@ -379,6 +379,7 @@ _TABLES = (
             ROUTED_EXPERTS,
             SIGMOID,
             *ROUTED,
+            SCALED,
             ExpertGroups(),
             Same("norm_topk_prob", "moe.normalize_top_k", bool, True),
             SequenceBalancing(),
@@ -417,11 +418,14 @@ _TABLES = (
             ExpertsInEveryLayer(),
             Same("num_local_experts", "moe.experts", spellings=("num_experts",)),
             TOP_K,
-            _aux_loss(0.001),
             Only("swiglu_limit", (7.0,), "the engine limits the inputs of SwiGLU to 7.", 7.0),
             Only("swiglu_alpha", (1.702,), "the engine scales the sigmoid by 1.702.", 1.702),
         ),
-        ignored={"initial_context_length": "stated again in rope_scaling"},
+        ignored={
+            "initial_context_length": "stated again in rope_scaling",
+            "router_aux_loss_coef": "the default of an optional loss of transformers, which says "
+            "nothing about pretraining",
+        },
     ),
     ModelTable(
         "deepseek_v2",
@@ -439,6 +443,7 @@ _TABLES = (
             Rotary(),
             ROUTED_EXPERTS,
             *ROUTED,
+            SCALED,
             ExpertGroups("greedy", "group_limited_greedy"),
             Only("scoring_func", ("softmax",), "this model type has softmax scores.", "softmax"),
             Only(
@@ -466,7 +471,9 @@ _TABLES = (
             ROUTED_EXPERTS,
             SIGMOID,
             *ROUTED,
-            ExpertGroups("noaux_tc", "noaux_tc"),
+            # Transformers defaults to the values of DeepSeek-V3, which other models do not have.
+            Same("routed_scaling_factor", "moe.scaling_factor", float),
+            ExpertGroups("noaux_tc", "noaux_tc", default=REQUIRED),
             Only("scoring_func", ("sigmoid",), "this model type has sigmoid scores.", "sigmoid"),
             Same("norm_topk_prob", "moe.normalize_top_k", bool, True),
             Only("rope_interleave", (True,), "the engine reads interleaved weights.", True),

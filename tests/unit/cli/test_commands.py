@@ -15,6 +15,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.spec.loader import loads
 from tests.conftest import SPEC
+from tests.unit.huggingface.published import PUBLISHED
 
 
 def seatrial(
@@ -180,6 +181,28 @@ def test_init_writes_a_spec_that_validates_and_does_not_replace_one(tmp_path: Pa
     again = seatrial("init", cwd=tmp_path, code=2)
     assert "run.yaml exists. Choose a different name, or overwrite it with --force." in again.stderr
     seatrial("init", "--force", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("model", ["gemma-2-2b", "olmo-2-7b"])
+def test_init_says_why_a_published_model_is_not_supported(tmp_path: Path, model: str) -> None:
+    refused = seatrial("init", "--model", model, cwd=tmp_path, code=1)
+    assert "their blocks have a norm after them" in refused.stderr
+
+
+def test_init_looks_in_the_catalog_before_the_working_directory(tmp_path: Path) -> None:
+    for name in ("llama3-8b", "mine", "gpt9"):
+        (tmp_path / name).mkdir()
+    for name in ("llama3-8b", "mine"):
+        (tmp_path / name / "config.json").write_text(json.dumps(PUBLISHED["qwen3-0.6b"]))
+    for model, written in (
+        ("llama3-8b", "preset: llama3-8b"),
+        ("./llama3-8b", "huggingface: ./llama3-8b"),
+        ("mine", "huggingface: ./mine"),
+    ):
+        seatrial("init", "--force", "--model", model, cwd=tmp_path)
+        assert written in (tmp_path / "run.yaml").read_text()
+    refused = seatrial("init", "--force", "--model", "gpt9", cwd=tmp_path, code=2)
+    assert "There is no model 'gpt9' in the catalog." in refused.stderr
 
 
 @pytest.mark.parametrize("arguments", [("catalog", "show", "models", "gpt9"), ("frobnicate",)])

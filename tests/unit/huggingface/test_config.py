@@ -16,7 +16,7 @@ from seatrial.huggingface.config import (
 )
 from seatrial.huggingface.tables import TABLES
 from seatrial.spec.model import Architecture
-from seatrial.spec.model_parts import Balancing
+from seatrial.spec.model_parts import Balancing, MixtureOfExperts
 from tests.unit.huggingface.published import PUBLISHED, mutated
 
 MUTATED = mutated(100, seed=5)
@@ -98,6 +98,13 @@ def test_parts_of_a_mixture_of_experts_are_read() -> None:
     oss = published_model("gpt-oss-20b").architecture
     assert oss.window is not None
     assert (oss.window.tokens, oss.window.full_every, oss.attention_sinks) == (128, 2, True)
+    # Its router_aux_loss_coef of 0.9 is ignored.
+    assert oss.moe is not None
+    assert (
+        oss.moe.aux_loss_coefficient
+        == MixtureOfExperts.model_fields["aux_loss_coefficient"].default
+    )
+    assert "router_aux_loss_coef" not in write_config("gpt_oss", oss)
     qwen = read("qwen3-30b-a3b", decoder_sparse_step=2, num_hidden_layers=8).moe
     assert qwen is not None
     assert [qwen.has_experts(layer) for layer in range(4)] == [False, True, False, True]
@@ -112,6 +119,8 @@ def test_a_window_is_read_by_layer() -> None:
     assert refused("qwen3-8b", layer_types=types[::-1] * 2, **given)[1] == "layer_types"
     # The first layers without a window, the others with one.
     assert refused("qwen3-8b", max_window_layers=4, **given)[1] == "layer_types"
+    # Transformers has no window, even if it is turned on.
+    assert read("qwen3-8b", use_sliding_window=True, sliding_window=None).window is None
     assert read("mistral-7b-v0.1").window is not None
     assert read("mistral-7b-v0.1", sliding_window=None).window is None
     # Transformers has a window of 4096 if the field is missing.
@@ -145,11 +154,20 @@ def test_a_window_is_read_by_layer() -> None:
             "ST-HUB-002",
             "rope_scaling",
         ),
+        ("llama-3.2-1b", {"rope_theta": 10**400}, "ST-HUB-004", "rope_theta"),
+        ("starcoder2-7b", {"hidden_act": ["gelu"]}, "ST-HUB-004", "hidden_act"),
+        ("smollm3-3b", {"no_rope_layer_interval": 0}, "ST-HUB-004", "no_rope_layer_interval"),
+        ("gpt2", {"initializer_range": -1.0}, "ST-HUB-004", "initializer_range"),
+        ("glm-4.5", {"partial_rotary_factor": 0}, "ST-HUB-004", "partial_rotary_factor"),
+        ("gpt-oss-20b", {"sliding_window": None}, "ST-HUB-002", "layer_types"),
         ("phi-4", {"rope_scaling": {"type": "longrope"}}, "ST-HUB-002", "rope_scaling"),
         ("qwen2.5-7b", {"use_mrope": True}, "ST-HUB-002", "use_mrope"),
         ("qwen3-30b-a3b", {"mlp_only_layers": [3]}, "ST-HUB-002", "mlp_only_layers"),
         ("qwen3-30b-a3b", {"num_local_experts": 64}, "ST-HUB-002", "num_local_experts"),
         ("deepseek-v3", {"q_lora_rank": ...}, "ST-HUB-004", "q_lora_rank"),
+        ("deepseek-v3", {"routed_scaling_factor": ...}, "ST-HUB-004", "routed_scaling_factor"),
+        ("deepseek-v3", {"n_group": ...}, "ST-HUB-004", "n_group"),
+        ("deepseek-v3", {"topk_group": None}, "ST-HUB-004", "topk_group"),
         ("deepseek-v3", {"topk_method": "greedy"}, "ST-HUB-002", "topk_method"),
         ("deepseek-v3", {"num_key_value_heads": 8}, "ST-HUB-002", "num_key_value_heads"),
         ("deepseek-v3", {"attention_bias": True}, "ST-HUB-002", "attention_bias"),
@@ -157,6 +175,8 @@ def test_a_window_is_read_by_layer() -> None:
         ("gpt-oss-20b", {"swiglu_limit": 8.0}, "ST-HUB-002", "swiglu_limit"),
         ("gpt2", {"activation_function": "relu"}, "ST-HUB-002", "activation_function"),
         ("smollm3-3b", {"use_sliding_window": True}, "ST-HUB-002", "use_sliding_window"),
+        ("gpt2", {"architectures": ["GPT2Model"]}, "ST-HUB-002", "architectures"),
+        ("gpt2", {"architectures": "GPT2LMHeadModel"}, "ST-HUB-004", "architectures"),
         ("gpt2", {"model_type": "gemma2"}, "ST-HUB-001", "model_type"),
         ("gpt2", {"model_type": "mamba2"}, "ST-HUB-001", "model_type"),
         ("gpt2", {"model_type": "nobody"}, "ST-HUB-001", "model_type"),
@@ -167,6 +187,58 @@ def test_what_the_engine_has_not_is_refused(
     name: str, changes: dict[str, Any], code: str, field: str
 ) -> None:
     assert refused(name, **changes)[:2] == (code, field)
+
+
+def test_a_file_may_leave_out_its_class_and_its_remote_code_is_ignored() -> None:
+    missing: tuple[Any, ...] = (..., None, [])
+    for classes in missing:
+        assert read("kimi-k2", architectures=classes) == read("kimi-k2")
+    assert read("kimi-k2", auto_map={"AutoModel": "other.Model"}) == read("kimi-k2")
+
+
+@pytest.mark.parametrize(
+    ("rotary", "code", "field"),
+    [
+        ({"rope_theta": "abc"}, "ST-HUB-004", "rope_parameters.rope_theta"),
+        ({"rope_theta": 0}, "ST-HUB-004", "rope_theta"),
+        ({"partial_rotary_factor": "0.5"}, "ST-HUB-004", "rope_parameters.partial_rotary_factor"),
+        ({"partial_rotary_factor": [1]}, "ST-HUB-004", "rope_parameters.partial_rotary_factor"),
+        ({"rope_type": "linear", "factor": True}, "ST-HUB-004", "rope_parameters.factor"),
+        ({"rope_type": "yarn", "factor": 2, "truncate": 1}, "ST-HUB-004", None),
+        ({"rope_type": "linear"}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "default", "factor": 2}, "ST-HUB-002", "rope_parameters"),
+        ({"mrope_section": [16, 24, 24]}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "default", "type": "mrope"}, "ST-HUB-002", "rope_parameters"),
+        ({"rope_type": "yarn", "factor": 2, "mscale": 0.7}, "ST-HUB-002", "rope_parameters"),
+        (
+            {"rope_type": "yarn", "factor": 2, "mscale": 0.0, "mscale_all_dim": 1.0},
+            "ST-HUB-002",
+            "rope_parameters",
+        ),
+    ],
+)
+def test_malformed_rotary_settings_are_refused(
+    rotary: dict[str, Any], code: str, field: str | None
+) -> None:
+    found = refused("llama-3.2-1b", rope_scaling=..., rope_theta=..., rope_parameters=rotary)
+    assert found[:2] == (code, field or "rope_parameters.truncate")
+
+
+def test_rotary_settings_that_disagree_are_refused() -> None:
+    old = PUBLISHED["llama-3.2-1b"]["rope_scaling"]
+    assert read("llama-3.2-1b", rope_parameters=old) == read("llama-3.2-1b")
+    for new in ({**old, "factor": 8.0}, {"rope_type": "default"}):
+        said = refused("llama-3.2-1b", rope_parameters=new)
+        assert said[1:] == ("rope_scaling", "rope_scaling and rope_parameters disagree.")
+    said = refused("llama-3.2-1b", rope_parameters={**old, "rope_theta": 7})
+    assert said[1:] == ("rope_theta", "rope_theta and rope_parameters.rope_theta disagree.")
+
+
+@pytest.mark.parametrize("given", [{}, {"mscale": 1}, {"mscale": 0, "mscale_all_dim": 0.0}])
+def test_mscale_that_transformers_ignores_changes_nothing(given: dict[str, float]) -> None:
+    scaling = read("llama-3.2-1b", rope_scaling={"type": "yarn", "factor": 2, **given}).rope_scaling
+    assert scaling is not None
+    assert (scaling.mscale, scaling.mscale_all_dim) == (1, 0)
 
 
 def test_a_refused_type_says_why() -> None:

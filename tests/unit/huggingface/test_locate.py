@@ -156,6 +156,41 @@ def test_without_a_network_the_message_says_what_to_do(
     assert "HF_ENDPOINT is file:///etc" in reason()
 
 
+@pytest.mark.parametrize("token", ["hf_first\nhf_second", "hf_fürst", "hf_a hf_b"])
+def test_a_malformed_token_is_refused_and_not_shown(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    said = reason()
+    assert "characters that no token has" in said
+    assert "hf_" not in said
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://127.0.0.1:port", "http://ü..example"])
+def test_a_malformed_endpoint_is_refused(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert address in reason()
+
+
+@pytest.mark.parametrize("commit", ["../" * 13 + "x", "G" * 40, COMMIT + "\n", COMMIT.upper(), 7])
+def test_what_the_hub_calls_a_commit_is_checked(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, commit: object
+) -> None:
+    monkeypatch.setattr(hub, "answer", lambda *_: (200, {}, json.dumps({"sha": commit}).encode()))
+    with pytest.raises(FindingsError, match="did not answer with a commit"):
+        commit_of("someone/small", "main")
+
+
+def test_a_download_has_a_deadline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.huggingface.download.DEADLINE_SECONDS", -1.0)
+    assert "took longer than" in reason()
+    assert not cache_directory().exists()
+
+
 def test_a_path_is_a_file_or_its_directory(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_bytes(CONFIG)
