@@ -18,8 +18,10 @@
 Any other exception that reaches the CLI is a bug in Seatrial and exits with 70.
 """
 
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import NoReturn
 
 from seatrial.findings import Finding, Severity
 from seatrial.secrets.redaction import redact
@@ -103,3 +105,14 @@ class MissingExtraError(SeatrialError):
         """Set Seatrial's extra to install; empty if a different command installs the package."""
         self.extra = extra
         super().__init__(text)
+
+
+def exit_with(code: int) -> NoReturn:
+    """Exit with a code, also after a Ctrl-C that was handled.
+
+    If Ctrl-C arrives while Python runs source text (as a library does to make a class), Python
+    notes an unhandled interrupt and ends itself with SIGINT at the exit, even if the interrupt was
+    handled. Running other source text clears the note.
+    """
+    eval("0")  # noqa: S307  (a constant)
+    sys.exit(code)

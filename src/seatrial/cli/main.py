@@ -19,7 +19,6 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperGroup
 
-from seatrial.__main__ import exit_with
 from seatrial.cli.interrupts import count_interrupts, raise_unless_reported, say_stopped
 from seatrial.cli.options import examples
 from seatrial.errors import (
@@ -28,6 +27,7 @@ from seatrial.errors import (
     SeatrialError,
     UnreadableError,
     UsageError,
+    exit_with,
 )
 from seatrial.findings import Finding
 from seatrial.naming import nearest
