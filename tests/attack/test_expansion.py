@@ -372,11 +372,13 @@ def text_fields() -> set[str]:
     def holds_text(annotation: Any) -> bool:
         return annotation is str or any(map(holds_text, get_args(annotation)))
 
+    # Overrides of variants reach no pod. The address of a model is used instead of a preset, and is
+    # a commit on the Hub or an existing file.
+    elsewhere = {("variants",), ("model", "huggingface")}
     return {
         ".".join(path)
         for path, known in all_fields().items()
-        # Overrides of variants reach no pod.
-        if known.section is None and path != ("variants",) and holds_text(known.info.annotation)
+        if known.section is None and path not in elsewhere and holds_text(known.info.annotation)
     }
 
 
