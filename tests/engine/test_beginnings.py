@@ -169,7 +169,7 @@ def test_weights_of_another_model_are_refused(engine: Engine, hub: Path, tmp_pat
     outcome, printed = engine.start(tmp_path, tmp_path / "saved", other, told)
     assert outcome.code == StopCode.NO_CHECKPOINT
     assert "norm epsilon 1e-06, and the run has 1e-05" in printed
-    assert "engine.options.norm-epsilon=1e-06" in printed
+    assert "model.dimensions.norm_epsilon=1e-06" in printed
     assert "Traceback" not in printed
     assert not (brought / NAMING.directory_name(0) / RECORD).exists()
 
