@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from seatrial.planning.options import EngineOption
 from seatrial.spec.engine import engine_named
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
@@ -45,6 +46,8 @@ class EngineLimits:
     """True if published FSDP runs with this engine were used for fitting."""
     unseen: UnseenRuns | None = None
     """The measured coverage of the error range; None if it was not measured with this engine."""
+    options: tuple[EngineOption, ...] = ()
+    """Its performance options, each after those it depends on."""
 
 
 def limits_of(spec: RunSpec) -> EngineLimits:

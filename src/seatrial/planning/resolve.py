@@ -19,6 +19,7 @@ from seatrial.planning import machine_rules
 from seatrial.planning.choices import open_fields
 from seatrial.planning.engine_limits import EngineLimits, limits_of
 from seatrial.planning.finding_report import FindingReport
+from seatrial.planning.options import OptionChooser
 from seatrial.planning.plan import Machines, Origin
 from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
@@ -53,6 +54,19 @@ class Basis:
     def open_fields(self) -> list[str]:
         """The fields that the spec leaves to the planner."""
         return open_fields(self.loaded.spec, self.architecture)
+
+    def option_chooser(self) -> OptionChooser:
+        """Return what chooses the performance options of a layout."""
+        machines, gpu = self.machines, self.machines.accelerator
+        node = self.catalog.node_type(machines.node_type)
+        return OptionChooser(
+            self.loaded.spec,
+            self.architecture,
+            self.limits.options,
+            self.catalog.accelerator(gpu).architecture if gpu else "",
+            # Pods do not get NVLink between nodes (layout_rules.check_node_links).
+            machines.processes_per_node if node.links_nodes else node.link_domain_gpus,
+        )
 
     @property
     def published_tokens(self) -> int:

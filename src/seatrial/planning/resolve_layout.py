@@ -6,10 +6,11 @@ from types import MappingProxyType
 
 from seatrial.codes.planning import PlanCode
 from seatrial.planning import layout_rules, length_rules, machine_rules
-from seatrial.planning.choices import SAVES, Choices, fill, open_fields, origins_of, value_at
+from seatrial.planning.choices import SAVES, Choice, Choices, fill, open_fields, origins_of, value_at
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout import Layout
 from seatrial.planning.length import Length, Schedule, run_length, span_samples
+from seatrial.planning.options import NAMES
 from seatrial.planning.parameters import (
     active_parameters,
     padded_vocab_size,
@@ -109,6 +110,25 @@ class LayoutResolution:
             self._origins[field] = Origin.DEFAULT if forced else Origin.YOU
         layout = Layout(**sizes, etp_size=spec.etp_size)
         return layout.spread_over(self.basis.machines.world_size)
+
+    def options(self, layout: Layout) -> dict[str, Choice]:
+        """Fill the performance options that the spec leaves to the planner, and return them."""
+        parallelism, asked = self.spec.parallelism, self.spec.performance
+        chosen = self.basis.option_chooser().options(
+            layout,
+            sequence_parallel=self.sequence_parallel,
+            sharding=parallelism.sharding,
+            recompute=parallelism.recompute,
+        )
+        for name in NAMES:
+            self._origins[f"performance.{name}"] = Origin.YOU
+        found = {
+            f"performance.{name}": value
+            for name, value in chosen.values().items()
+            if getattr(asked, name) == AUTO
+        }
+        self.spec = fill(self.spec, found)
+        return found
 
     def batch(self, layout: Layout) -> Batch:
         """Return the batch of a step and how it is split."""

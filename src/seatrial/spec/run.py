@@ -17,7 +17,7 @@ from pydantic import (
 
 from seatrial.codes.spec import SpecCode
 from seatrial.spec.addresses import STORED, Address, check_address
-from seatrial.spec.base import DEFAULTS, SpecModel, broken, require_one_of
+from seatrial.spec.base import DEFAULTS, SpecModel, added_later, broken, require_one_of
 from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.cluster import ClusterSpec
 from seatrial.spec.data import DataSpec
@@ -25,6 +25,7 @@ from seatrial.spec.engine import EngineSpec
 from seatrial.spec.model import ModelSpec
 from seatrial.spec.monitoring import MonitoringSpec
 from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.performance import PerformanceSpec
 from seatrial.spec.scalars import Flag, RunName
 from seatrial.spec.training import TrainingSpec, as_benchmark
 
@@ -105,6 +106,8 @@ class RunSpec(SpecModel):
     """How the model is trained."""
     parallelism: ParallelismSpec = DEFAULTS
     """How the model is distributed over ranks."""
+    performance: PerformanceSpec = added_later(PerformanceSpec())
+    """Options that change speed and memory, not the result."""
     cluster: ClusterSpec
     """The cluster that the run uses."""
     checkpoints: CheckpointsSpec = DEFAULTS

@@ -17,8 +17,6 @@ def switched_on(plan: Plan) -> set[str]:
 def _usual(plan: Plan) -> Arguments:
     """Return defaults for GPUs that no spec field sets. The spec's options override them."""
     return {
-        # One kernel for all experts on a rank, instead of one per expert.
-        "moe-grouped-gemm": plan.model.architecture.is_moe,
         # Transformer Engine creates masks itself, so copying a mask of length × length per sample
         # is useless. Only attention that stops at document boundaries needs one, in local layers.
         "no-create-attention-mask-in-dataloader": "reset-attention-mask" not in switched_on(plan),

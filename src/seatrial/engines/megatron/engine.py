@@ -29,6 +29,7 @@ from seatrial.engines.megatron.optimizer_flags import (
 )
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
+from seatrial.engines.megatron.performance import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
     CPU_ARGUMENTS,
@@ -74,6 +75,7 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
         gradient_bytes=_gradient_bytes(spec, options),
         narrow_weights=not NARROW_WEIGHTS.isdisjoint(options),
         unseen=UnseenRuns(inside=87, runs=119),
+        options=OPTIONS,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS, Flag, with_experts
 from seatrial.engines.megatron.optimizer_flags import OPTIMIZER_CHECKPOINT, OPTIMIZER_FLAGS
+from seatrial.engines.megatron.performance import PERFORMANCE_FLAGS
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Recompute, Sharding
@@ -284,6 +285,7 @@ FLAGS = (
         "parallelism.recompute_modules",
         lambda p: tuple(map(str, p.spec.parallelism.recompute_modules)) or None,
     ),
+    *PERFORMANCE_FLAGS,
     # Checkpoints. Load from the same directory, so that a restarted run resumes.
     Flag("save", "checkpoints.location", lambda p: p.checkpoint_location),
     Flag("load", "checkpoints.location", lambda p: p.checkpoint_location),

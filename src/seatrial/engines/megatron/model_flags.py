@@ -247,8 +247,6 @@ _POSITION_FLAGS = (
             lambda m: None if m.latent_attention is None else ("yarn" if has_yarn(m) else "rope")
         ),
     ),
-    # The fused kernel of latent attention supports only YaRN.
-    Flag("no-rope-fusion", "", _model(lambda m: bool(m.latent_attention) and not has_yarn(m))),
     Flag(
         "rotary-scaling-factor", "model.dimensions.rope_scaling.factor", _yarn(lambda s: s.factor)
     ),
@@ -418,7 +416,6 @@ _EXPERTS = (
         "model.dimensions.moe.bias_update_rate",
         _moe(lambda moe: moe.bias_update_rate if moe.expert_bias else None),
     ),
-    Flag("moe-token-dispatcher-type", "", with_experts(lambda p: "alltoall")),
 )
 
 MODEL_FLAGS = (

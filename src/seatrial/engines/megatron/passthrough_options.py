@@ -24,6 +24,10 @@ EQUIVALENT = {
     "use-torch-fsdp2": "parallelism.sharding",
     "recompute-activations": "parallelism.recompute",
     "finetune": "initial_weights",
+    "moe-enable-deepep": "performance.token_dispatcher",
+    "enable-cuda-graph": "performance.cuda_graphs",
+    "external-cuda-graph": "performance.cuda_graphs",
+    "cuda-graph-scope": "performance.cuda_graphs",
     # Removed names: the engine rejects them and names the replacement.
     "batch-size": "training.micro_batch_size",
     "warmup": "training.learning_rate.warmup",

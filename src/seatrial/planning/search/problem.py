@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create the input of the search from a spec and the catalog."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from seatrial.catalog.accelerators import Accelerator
@@ -10,6 +11,7 @@ from seatrial.catalog.node_types import NodeType
 from seatrial.planning.attention import attended_share, core_width
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
+from seatrial.planning.options import NO_OPTIONS, OptionChooser, Options
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
 from seatrial.planning.plan import Machines
 from seatrial.planning.resolve import Basis
@@ -53,6 +55,8 @@ class SearchProblem:
     """True if tensor, context and expert parallel groups must not span nodes."""
     muon_steps: int = 0
     """Newton-Schulz iterations of Muon; 0 for AdamW alone."""
+    options: Callable[[Candidate], Options] = lambda _: NO_OPTIONS
+    """Return the performance options of a candidate."""
 
     @property
     def output_layers(self) -> float:
@@ -94,6 +98,7 @@ class SearchProblem:
             recompute_modules=frozenset(self.given.recompute_modules),
             narrow_weights=self.limits.narrow_weights,
             muon_steps=self.muon_steps,
+            options=self.options(candidate),
             # Fused attention kernels only support 16-bit formats.
             flash_attention=self.precision is not Precision.FP32,
         )
@@ -132,6 +137,17 @@ def problem_of(basis: Basis) -> SearchProblem:
         hidden_dropout=training.hidden_dropout > 0,
         groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
         muon_steps=_muon_steps(training.optimizer),
+        options=_chosen(basis.option_chooser()),
+    )
+
+
+def _chosen(chooser: OptionChooser) -> Callable[[Candidate], Options]:
+    """Return the function that chooses the options of a candidate."""
+    return lambda candidate: chooser.options(
+        candidate.shape.layout,
+        sequence_parallel=candidate.shape.sequence_parallel,
+        sharding=candidate.shape.sharding,
+        recompute=candidate.recompute,
     )
 
 

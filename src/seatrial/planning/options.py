@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the performance options of a layout.
+
+The engine states what each option requires, and when it pays off. An option of the spec's is kept
+as it is; `check` reports it if the engine rejects it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from seatrial.planning.layout import Layout
+from seatrial.spec.model import Architecture
+from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.spec.performance import CudaGraphs, MomentPrecision, TokenDispatcher
+from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The performance options of a run, each with the value that switches it off as default.
+
+    `spec/performance.py` describes them.
+    """
+
+    gradient_overlap: bool = False
+    parameter_overlap: bool = False
+    tensor_overlap: bool = False
+    pipeline_overlap: bool = False
+    expert_overlap: bool = False
+    shared_expert_overlap: bool = False
+    token_dispatcher: TokenDispatcher = TokenDispatcher.ALLTOALL
+    grouped_experts: bool = False
+    fused_routing: bool = False
+    fused_loss: bool = False
+    fused_layers: bool = False
+    cuda_graphs: CudaGraphs = CudaGraphs.NONE
+    moments: MomentPrecision = MomentPrecision.FP32
+    optimizer_offload: float = 0.0
+    activation_offload: int = 0
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each option."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    def is_on(self, name: str) -> bool:
+        """Return True if an option has a value other than the one that switches it off."""
+        return bool(getattr(self, name) != getattr(NO_OPTIONS, name))
+
+
+NO_OPTIONS = Options()
+NAMES = tuple(each.name for each in fields(Options))
+
+
+@dataclass(frozen=True, slots=True)
+class OptionCase:
+    """Everything that decides which options a run can have."""
+
+    spec: RunSpec
+    model: Architecture
+    layout: Layout
+    sequence_parallel: bool
+    """True if norms and dropout are split along the sequence."""
+    sharding: Sharding
+    recompute: Recompute
+    generation: str
+    """The generation of the GPU, such as `Hopper`; empty without GPUs."""
+    domain: int
+    """Number of GPUs that the fast link connects."""
+    options: Options = NO_OPTIONS
+    """The options that are decided so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """A reason why an engine rejects an option."""
+
+    holds: Callable[[OptionCase], bool]
+    """True if the engine would reject the option."""
+    rule: str
+    by: str = ""
+    """The override that resolves it; empty if the option must be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOption:
+    """What an engine requires of an option, and whether the option pays off."""
+
+    name: str
+    rules: tuple[OptionRule, ...] = ()
+    """Reasons why the engine rejects it."""
+    needless: Callable[[OptionCase], str] = lambda _: ""
+    """Return why the planner leaves it off although the engine allows it; empty to switch it on."""
+    value: Callable[[OptionCase], Any] = lambda _: True
+    """Return the value that switches it on."""
+
+    def against(self, case: OptionCase) -> OptionRule | None:
+        """Return the first reason why the engine rejects it; None if it does not."""
+        return next((rule for rule in self.rules if rule.holds(case)), None)
+
+
+class OptionChooser:
+    """Chooses the options of the layouts of one run. Most layouts have the same ones."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        model: Architecture,
+        known: tuple[EngineOption, ...],
+        generation: str,
+        domain: int,
+    ) -> None:
+        """Start with an empty cache.
+
+        Args:
+            spec: The spec, whose performance section may set options.
+            model: The model.
+            known: The engine's options.
+            generation: The generation of the GPU; empty without GPUs.
+            domain: Number of GPUs that the fast link connects.
+        """
+        self._common = (spec, model)
+        self._known = known
+        self._machine = (generation, domain)
+        self._chosen: dict[tuple[object, ...], Options] = {}
+
+    def case(
+        self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
+    ) -> OptionCase:
+        """Return everything that decides the options of a layout."""
+        return OptionCase(
+            *self._common, layout, sequence_parallel, sharding, recompute, *self._machine
+        )
+
+    def options(
+        self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
+    ) -> Options:
+        """Return the options of a layout."""
+        key = (layout, sequence_parallel, sharding, recompute)
+        found = self._chosen.get(key)
+        if found is None:
+            case = self.case(
+                layout,
+                sequence_parallel=sequence_parallel,
+                sharding=sharding,
+                recompute=recompute,
+            )
+            found = self._chosen[key] = choose_options(case, self._known)
+        return found
+
+
+def choose_options(case: OptionCase, known: tuple[EngineOption, ...]) -> Options:
+    """Return the options of a run: those in its spec, and for `auto`, what the engine allows.
+
+    `known` are the engine's options, in an order in which each depends only on earlier ones.
+    """
+    options = given_options(case.spec)
+    for option in known:
+        if getattr(case.spec.performance, option.name) == AUTO:
+            case = replace(case, options=options)
+            if not why_off(case, option):
+                options = replace(options, **{option.name: option.value(case)})
+    return options
+
+
+def given_options(spec: RunSpec) -> Options:
+    """Return the options that a spec sets; the others are off."""
+    asked = {name: getattr(spec.performance, name) for name in NAMES}
+    return replace(NO_OPTIONS, **{name: value for name, value in asked.items() if value != AUTO})
+
+
+def why_off(case: OptionCase, option: EngineOption) -> str:
+    """Return why the planner leaves an option off; empty if it switches it on."""
+    rejected = option.against(case)
+    return rejected.rule if rejected else option.needless(case)
