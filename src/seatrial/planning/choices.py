@@ -11,7 +11,7 @@ from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
 from seatrial.spec.scalars import AUTO
 
-Choice = int | bool | str | float
+Choice = int | bool | str
 Choices = Mapping[str, Choice]
 """The chosen values by the dotted names of their fields."""
 

@@ -49,7 +49,25 @@ class Options:
         """Return True if an option has a value other than the one that switches it off."""
         return bool(getattr(self, name) != getattr(NO_OPTIONS, name))
 
+    def words(self) -> list[str]:
+        """Return the options that are on: `gradient overlap`, `CUDA graphs of layers`."""
+        return [_phrase(name, getattr(self, name)) for name in NAMES if self.is_on(name)]
 
+
+def _phrase(name: str, value: object) -> str:
+    """Return an option with its value, if it has more than one."""
+    title = TITLES.get(name, name.replace("_", " "))
+    return title if value is True else title.format(value)
+
+
+TITLES = {
+    "token_dispatcher": "tokens by {}",
+    "cuda_graphs": "CUDA graphs of {}",
+    "moments": "moments in {}",
+    "optimizer_offload": "{:.0%} of the optimizer on the host",
+    "activation_offload": "activations of {} layers on the host",
+}
+"""How options with several values are listed."""
 NO_OPTIONS = Options()
 NAMES = tuple(each.name for each in fields(Options))
 

@@ -105,7 +105,7 @@ def plan_run(
     batch = resolution.batch(layout)
     length = resolution.length(batch)
     schedule = resolution.schedule(batch, length)
-    choices |= resolution.options(layout)
+    resolution.choose_options(layout)
     spec, model = resolution.spec, resolution.model(layout)
     every = spec.checkpoints.every_steps
     plan = Plan(

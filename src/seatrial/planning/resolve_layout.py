@@ -6,7 +6,14 @@ from types import MappingProxyType
 
 from seatrial.codes.planning import PlanCode
 from seatrial.planning import layout_rules, length_rules, machine_rules
-from seatrial.planning.choices import SAVES, Choice, Choices, fill, open_fields, origins_of, value_at
+from seatrial.planning.choices import (
+    SAVES,
+    Choices,
+    fill,
+    open_fields,
+    origins_of,
+    value_at,
+)
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout import Layout
 from seatrial.planning.length import Length, Schedule, run_length, span_samples
@@ -111,8 +118,11 @@ class LayoutResolution:
         layout = Layout(**sizes, etp_size=spec.etp_size)
         return layout.spread_over(self.basis.machines.world_size)
 
-    def options(self, layout: Layout) -> dict[str, Choice]:
-        """Fill the performance options that the spec leaves to the planner, and return them."""
+    def choose_options(self, layout: Layout) -> None:
+        """Fill the performance options that the spec leaves to the planner.
+
+        They follow from the layout, so they are not choices that a stored plan must keep.
+        """
         parallelism, asked = self.spec.parallelism, self.spec.performance
         chosen = self.basis.option_chooser().options(
             layout,
@@ -121,14 +131,11 @@ class LayoutResolution:
             recompute=parallelism.recompute,
         )
         for name in NAMES:
-            self._origins[f"performance.{name}"] = Origin.YOU
-        found = {
-            f"performance.{name}": value
-            for name, value in chosen.values().items()
-            if getattr(asked, name) == AUTO
-        }
-        self.spec = fill(self.spec, found)
-        return found
+            origin = Origin.PLANNER if getattr(asked, name) == AUTO else Origin.YOU
+            self._origins[f"performance.{name}"] = origin
+        self.spec = self.spec.model_copy(
+            update={"performance": asked.model_copy(update=chosen.values())}
+        )
 
     def batch(self, layout: Layout) -> Batch:
         """Return the batch of a step and how it is split."""

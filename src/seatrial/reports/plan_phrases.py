@@ -7,7 +7,8 @@ from itertools import groupby
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.storage import StorageKind
 from seatrial.planning.layout import DEGREES, Layout
-from seatrial.planning.plan import Plan
+from seatrial.planning.options import NAMES, given_options
+from seatrial.planning.plan import Origin, Plan
 from seatrial.planning.planner import PlannedRun
 from seatrial.planning.saving.run_saves import Saves
 from seatrial.planning.saving.size import usd_per_month
@@ -150,6 +151,18 @@ def manner(plan: Plan) -> str:
     if plan.sequence_parallel:
         words.insert(0, "sequence parallel")
     return ", ".join(words)
+
+
+def option_words(plan: Plan) -> str:
+    """Return the performance options that are on, and which ones the spec sets."""
+    options = given_options(plan.spec)
+    given = [
+        name.replace("_", " ")
+        for name in NAMES
+        if plan.origins.get(f"performance.{name}") is Origin.YOU
+    ]
+    who = f"{', '.join(given)}: you" if given else "planner"
+    return f"{', '.join(options.words()) or 'none'}   ({who})"
 
 
 def stage_words(plan: Plan) -> str:

@@ -28,6 +28,7 @@ from seatrial.reports.plan_phrases import (
     gib,
     layout_words,
     manner,
+    option_words,
     schedule_words,
     spread,
     stage_words,
@@ -195,6 +196,8 @@ def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
         for picture in node_pictures(plan.layout, plan.machines):
             yield "", picture
         yield "", caption(plan.layout, plan.machines)
+    if run.basis.limits.options:
+        yield "options", option_words(plan)
 
 
 def _batch(run: PlannedRun) -> Iterator[Line]:

@@ -20,6 +20,8 @@ class TokenDispatcher(StrEnum):
     """The planner decides."""
     ALLTOALL = "alltoall"
     """NCCL's all-to-all: every copy of a token is sent separately."""
+    ALLGATHER = "allgather"
+    """Every rank receives all tokens; for few experts per token."""
     DEEPEP = "deepep"
     """DeepEP: a token is sent once to each node that has one of its experts. Needs its package."""
     HYBRIDEP = "hybridep"
@@ -84,8 +86,8 @@ AutoCount = Annotated[
 class PerformanceSpec(SpecModel):
     """Options that change speed and memory and, except for rounding, not the result.
 
-    `auto` leaves an option to the planner, which switches on what the engine, the layout and the GPU
-    allow.
+    `auto` leaves an option to the planner, which switches on what the engine, the layout and the
+    GPU allow.
     """
 
     gradient_overlap: AutoFlag = AUTO

@@ -75,14 +75,6 @@ def _other_than(option: str, *values: str, without: str = "") -> Callable[[Passe
     return lambda passed: passed.word(option) not in values and not passed.on(without)
 
 
-def _whole_iteration(option: str) -> Callable[[Passed], bool]:
-    """True if an option enables full-iteration CUDA graphs together with the NaN check."""
-    return lambda passed: (
-        "full_iteration" in passed.words(option)
-        and not passed.on("no-check-for-nan-in-loss-and-grad")
-    )
-
-
 def _narrow(passed: Passed) -> bool:
     return passed.plan.spec.training.precision in NARROW
 
@@ -99,21 +91,6 @@ EXPERTS = (
             f"{name} works only with moe-grouped-gemm, which needs experts.",
         )
         for name in ("moe-single-grouped-weight", "moe-single-grouped-bias")
-    ),
-    Contradiction(
-        "moe-enable-deepep",
-        _other_than("moe-token-dispatcher-type", "flex"),
-        "DeepEP works only with the flex dispatcher.",
-        "engine.options.moe-token-dispatcher-type=flex",
-    ),
-    Contradiction(
-        "moe-flex-dispatcher-backend",
-        lambda p: (
-            p.word("moe-flex-dispatcher-backend") == "ncclep"
-            and p.word("moe-token-dispatcher-type") != "flex"
-        ),
-        "ncclep works only with the flex dispatcher.",
-        "engine.options.moe-token-dispatcher-type=flex",
     ),
     Contradiction(
         "moe-expert-rank-capacity-factor",
@@ -138,33 +115,10 @@ EXPERTS = (
 
 CONTRADICTIONS = (
     Contradiction(
-        "overlap-param-gather",
-        lambda p: not p.on("overlap-grad-reduce"),
-        "overlap-param-gather works only with overlap-grad-reduce.",
-        "engine.options.overlap-grad-reduce=true",
-    ),
-    Contradiction(
-        "overlap-param-gather",
-        _unless_sharded,
-        "with sharding none, every rank has all parameters, so there is nothing to gather.",
-        "parallelism.sharding=optimizer",
-    ),
-    Contradiction(
         "overlap-param-gather-with-optimizer-step",
         lambda _: True,
         "overlap-param-gather-with-optimizer-step does not work with distributed checkpoints, "
         "which every Seatrial run writes.",
-    ),
-    Contradiction(
-        "tp-comm-overlap",
-        lambda p: not p.plan.sequence_parallel and p.plan.layout.tp_size > 1,
-        "tp-comm-overlap works only with sequence parallelism.",
-        "parallelism.sequence_parallel=true",
-    ),
-    Contradiction(
-        "tp-comm-overlap",
-        lambda p: p.plan.layout.tp_size == 1,
-        "tp is 1, so there is no communication to overlap.",
     ),
     Contradiction(
         "fp16-lm-cross-entropy",
@@ -192,26 +146,14 @@ CONTRADICTIONS = (
         "distribute-saved-activations works only with full recomputation.",
         "parallelism.recompute=full",
     ),
-    Contradiction(
-        "optimizer-cpu-offload",
-        lambda p: not p.on("use-precision-aware-optimizer"),
-        "optimizer-cpu-offload works only with use-precision-aware-optimizer.",
-        "engine.options.use-precision-aware-optimizer=true",
-    ),
-    Contradiction(
-        "use-precision-aware-optimizer",
-        _unless_sharded,
-        "the precision-aware optimizer needs the distributed optimizer.",
-        "parallelism.sharding=optimizer",
-    ),
     *(
         Contradiction(
             name,
             _other_than(name, "fp32", without="use-precision-aware-optimizer"),
             f"only the precision-aware optimizer supports values of {name} other than fp32.",
-            "engine.options.use-precision-aware-optimizer=true",
+            "performance.moments=bf16",
         )
-        for name in ("main-params-dtype", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
+        for name in ("main-params-dtype", "main-grads-dtype")
     ),
     Contradiction(
         "fp8-param-gather",
@@ -259,26 +201,9 @@ CONTRADICTIONS = (
         "engine.options.cross-entropy-fusion-impl=native",
     ),
     Contradiction(
-        "cpu-offloading-num-layers",
-        lambda p: p.number("cpu-offloading-num-layers") > 0 and p.plan.layout.pp_size > 1,
-        "layers cannot be offloaded to the CPU with pipeline parallelism.",
-    ),
-    Contradiction(
-        "cpu-offloading-num-layers",
-        lambda p: (
-            p.number("cpu-offloading-num-layers") > 0 and p.plan.recompute is not Recompute.NONE
-        ),
-        "activations are either offloaded to the CPU or recomputed, not both.",
-    ),
-    Contradiction(
         "defer-embedding-wgrad-compute",
         lambda p: p.plan.layout.pp_size == 1,
         "defer-embedding-wgrad-compute uses the pipeline bubble, but pp is 1.",
-    ),
-    Contradiction(
-        "overlap-moe-expert-parallel-comm",
-        lambda p: p.plan.layout.ep_size == 1,
-        "ep is 1, so there is no expert communication to overlap.",
     ),
     Contradiction(
         "ddp-average-in-collective",
@@ -348,15 +273,6 @@ CONTRADICTIONS = (
         "batch-invariant-mode works only with flash-attention-version 3 or 4.",
         "engine.options.flash-attention-version=3",
     ),
-    *(
-        Contradiction(
-            name,
-            _whole_iteration(name),
-            "a full-iteration CUDA graph cannot check for NaN on the host.",
-            "engine.options.no-check-for-nan-in-loss-and-grad=true",
-        )
-        for name in ("cuda-graph-impl", "cuda-graph-modules", "cuda-graph-scope")
-    ),
     Contradiction(
         "attention-backend",
         lambda p: p.word("attention-backend") == "local" and p.arguments.get("spec") != ("local",),
@@ -371,20 +287,11 @@ CONTRADICTIONS = (
         ),
         "inference-cuda-graph-scope sets the scope of CUDA graphs, which are disabled.",
     ),
-    *(
-        Contradiction(
-            name,
-            _without("overlap-moe-expert-parallel-comm"),
-            f"{name} works only with overlap-moe-expert-parallel-comm.",
-            "engine.options.overlap-moe-expert-parallel-comm=true",
-        )
-        for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
-    ),
     Contradiction(
-        "overlap-moe-expert-parallel-comm",
-        lambda p: p.plan.layout.pp_size > 1 and p.plan.layout.vp_size == 1,
-        "with pipeline parallelism, overlap-moe-expert-parallel-comm works only with virtual "
-        "stages (parallelism.vp_size).",
+        "ep-overlap-early-attn-memory-release",
+        _without("overlap-moe-expert-parallel-comm"),
+        "ep-overlap-early-attn-memory-release works only with expert overlap.",
+        "performance.expert_overlap=true",
     ),
     Contradiction(
         "overlap-p2p-communication-warmup-flush",

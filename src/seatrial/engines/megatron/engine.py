@@ -24,15 +24,13 @@ from seatrial.engines.megatron.model_support import model_problems
 from seatrial.engines.megatron.optimizer_flags import (
     has_muon,
     is_layer_wise,
-    on_cpu_arguments,
     optimizer_problems,
 )
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
-from seatrial.engines.megatron.performance import OPTIONS
+from seatrial.engines.megatron.performance import OPTIONS, not_on_cpu
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
-    CPU_ARGUMENTS,
     one_rank_arguments,
     production_arguments,
     trial_arguments,
@@ -252,7 +250,7 @@ class MegatronEngine(Engine):
         """Return the flags for a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
-            arguments |= CPU_ARGUMENTS | on_cpu_arguments(plan)
+            arguments |= on_cpu(plan)
         # On SIGTERM, the engine saves before it exits. The pod's grace period is long enough.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
@@ -292,7 +290,9 @@ class MegatronEngine(Engine):
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
         """Return how Muon's states are shared: gloo cannot gather parts that differ in size."""
-        return ("sharing Muon's states over the data-parallel ranks",) * is_layer_wise(plan)
+        muon = ("sharing Muon's states over the data-parallel ranks",) * is_layer_wise(plan)
+        options = ", ".join(not_on_cpu(plan))
+        return (*muon, f"performance options that need a GPU: {options}") if options else muon
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return bf16 for 8-bit and 4-bit formats, which need a GPU."""

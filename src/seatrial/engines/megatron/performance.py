@@ -8,9 +8,9 @@ The requirements are those of `validate_args` (megatron/training/arguments.py) a
 
 from collections.abc import Callable
 
-from seatrial.engines.engine import ArgumentValue
+from seatrial.engines.engine import Arguments, ArgumentValue
 from seatrial.engines.megatron.model_flags import Flag, has_yarn, with_experts
-from seatrial.planning.options import EngineOption, OptionCase, OptionRule
+from seatrial.planning.options import NAMES, EngineOption, OptionCase, OptionRule, given_options
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.performance import (
@@ -64,6 +64,11 @@ def _has_flex(plan: Plan) -> bool:
     return plan.spec.performance.token_dispatcher in _DISPATCHERS
 
 
+def _plain_dispatcher(plan: Plan) -> str:
+    asked = plan.spec.performance.token_dispatcher
+    return "alltoall" if asked is TokenDispatcher.AUTO else str(asked)
+
+
 def _offloads(asked: PerformanceSpec) -> bool:
     return asked.optimizer_offload not in (0, "auto")
 
@@ -88,7 +93,7 @@ PERFORMANCE_FLAGS = (
     Flag(
         "moe-token-dispatcher-type",
         "performance.token_dispatcher",
-        with_experts(lambda p: "flex" if _has_flex(p) else "alltoall"),
+        with_experts(lambda p: "flex" if _has_flex(p) else _plain_dispatcher(p)),
     ),
     Flag(
         "moe-flex-dispatcher-backend",
@@ -140,6 +145,48 @@ PERFORMANCE_FLAGS = (
 """The flags of the performance section."""
 
 
+ON_CPU: Arguments = {
+    "tp-comm-overlap": None,
+    "overlap-moe-expert-parallel-comm": None,
+    "delay-wgrad-compute": None,
+    "moe-shared-expert-overlap": None,
+    "moe-flex-dispatcher-backend": None,
+    "moe-grouped-gemm": None,
+    "moe-permute-fusion": None,
+    "moe-router-fusion": None,
+    "cross-entropy-loss-fusion": None,
+    "cuda-graph-impl": None,
+    "cuda-graph-modules": None,
+    "use-precision-aware-optimizer": None,
+    "exp-avg-dtype": None,
+    "exp-avg-sq-dtype": None,
+    "optimizer-cpu-offload": None,
+    "optimizer-offload-fraction": None,
+    "overlap-cpu-optimizer-d2h-h2d": None,
+    "cpu-offloading-num-layers": None,
+}
+"""Flags that need a GPU, Transformer Engine or a second stream."""
+EXECUTED_ON_CPU = frozenset({"gradient_overlap", "parameter_overlap", "pipeline_overlap"})
+"""Options that the twin has too."""
+
+
+def on_cpu_performance(plan: Plan) -> Arguments:
+    """Return the arguments that replace options which a CPU cannot execute."""
+    if not _has_flex(plan):
+        return dict(ON_CPU)
+    return ON_CPU | {"moe-token-dispatcher-type": "alltoall"}
+
+
+def not_on_cpu(plan: Plan) -> tuple[str, ...]:
+    """Return the options of a plan that its twin does not have."""
+    options = given_options(plan.spec)
+    return tuple(
+        name.replace("_", " ")
+        for name in NAMES
+        if options.is_on(name) and name not in EXECUTED_ON_CPU
+    )
+
+
 def _replicas(case: OptionCase) -> int:
     """Return the number of ranks that reduce gradients with each other."""
     return case.layout.dp_size * case.layout.cp_size
@@ -177,6 +224,15 @@ LOCAL_LAYERS = OptionRule(
 )
 ONE_KIND = "a run either offloads activations to the host or recomputes them, not both."
 OFFERED = "it is slower unless memory is short; set it yourself if the model does not fit."
+
+
+SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
+
+
+def _moves_buffers(case: OptionCase) -> bool:
+    """True if buffers that NCCL registers for a graph can move."""
+    env = case.spec.cluster.env
+    return "expandable_segments:True" in env.get(SEGMENTS, "") and env.get(REGISTER) != "0"
 
 
 OPTIONS = (
@@ -334,6 +390,12 @@ OPTIONS = (
         (
             NO_GPU,
             LOCAL_LAYERS,
+            OptionRule(
+                _moves_buffers,
+                f"NCCL registers the buffers of a graph, but expandable segments ({SEGMENTS}) can "
+                "move these buffers.",
+                f'cluster.env.{REGISTER}="0"',
+            ),
             OptionRule(
                 lambda case: case.model.is_moe and case.options.cuda_graphs is CudaGraphs.STEP,
                 "a graph of the whole step cannot contain experts, which receive a different "

@@ -9,8 +9,10 @@ from seatrial.engines.engine import RunProblem
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Passed
 from seatrial.engines.megatron.passthrough_options import MODELLED
-from seatrial.planning.plan import Plan
-from seatrial.spec.parallelism import Recompute, Sharding
+from seatrial.engines.megatron.performance import OPTIONS
+from seatrial.planning.options import OptionCase, given_options
+from seatrial.planning.plan import Origin, Plan
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.training import Precision
 
 MULTIPLES = {Precision.FP8: 16, Precision.MXFP8: 32}
@@ -21,8 +23,6 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 BEFORE_BLACKWELL = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
 ATTENTION = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 """Variables that Megatron sets and asserts for its attention backend (transformer_config)."""
-SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
-OVERLAP = "overlap-moe-expert-parallel-comm"
 
 
 def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
@@ -31,6 +31,7 @@ def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
         *_connections(plan, generation),
         *_attention(plan),
         *_options(plan),
+        *_performance(plan, generation),
         *_widths(plan),
     ]
 
@@ -91,16 +92,35 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
             found.by,
         )
     yield from _of_experts(plan)
-    yield from _moving_graphs(plan, passed)
-    if written.get(OVERLAP) and passed.on(OVERLAP) and plan.recompute is Recompute.FULL:
-        yield RunProblem(
-            CheckCode.OPTION_AGAINST,
-            f"engine.options.{OVERLAP}",
-            "expert communication cannot be overlapped with full recomputation (recompute: full).",
-            "Set parallelism.recompute=selective, or remove this option.",
-            "true",
-            "parallelism.recompute=selective",
-        )
+
+
+def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
+    """Check the performance options in the spec; the planner's are allowed."""
+    case = OptionCase(
+        plan.spec,
+        plan.model.architecture,
+        plan.layout,
+        plan.sequence_parallel,
+        plan.sharding,
+        plan.recompute,
+        generation,
+        domain=0,
+        options=given_options(plan.spec),
+    )
+    for option in OPTIONS:
+        field = f"performance.{option.name}"
+        if plan.origins.get(field) is not Origin.YOU or not case.options.is_on(option.name):
+            continue
+        found = option.against(case)
+        if found is not None:
+            yield RunProblem(
+                CheckCode.OPTION_NEEDS if found.by else CheckCode.OPTION_AGAINST,
+                field,
+                found.rule,
+                f"Set {found.by}, or remove this option." if found.by else "Remove this option.",
+                str(getattr(case.options, option.name)).lower(),
+                found.by,
+            )
 
 
 def _of_experts(plan: Plan) -> Iterator[RunProblem]:
@@ -118,25 +138,6 @@ def _of_experts(plan: Plan) -> Iterator[RunProblem]:
                 str(value),
                 is_warning=True,
             )
-
-
-def _moving_graphs(plan: Plan, passed: Passed) -> Iterator[RunProblem]:
-    """Reject CUDA graphs with expandable segments and buffers that NCCL registers."""
-    env = plan.spec.cluster.env
-    # The same condition as in the engine's validate_args (megatron-core 0.19.2).
-    graphs = passed.word("cuda-graph-impl") == "transformer_engine"
-    growing = "expandable_segments:True" in env.get(SEGMENTS, "")
-    if not graphs or not growing or env.get(REGISTER) == "0":
-        return
-    yield RunProblem(
-        CheckCode.OPTION_AGAINST,
-        f"cluster.env.{SEGMENTS}",
-        "NCCL registers the buffers of a CUDA graph, but expandable segments can move these "
-        "buffers, so the engine fails.",
-        f'Set cluster.env.{REGISTER}="0", or disable CUDA graphs or expandable segments.',
-        env[SEGMENTS],
-        f'cluster.env.{REGISTER}="0"',
-    )
 
 
 def _widths(plan: Plan) -> Iterator[RunProblem]:

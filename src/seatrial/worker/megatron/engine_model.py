@@ -42,6 +42,8 @@ GPU_KERNELS = (
     "bias_gelu_fusion",
     "bias_dropout_fusion",
     "masked_softmax_fusion",
+    "moe_permute_fusion",
+    "moe_router_fusion",
 )
 """Fused kernels that the engine refuses to build without GPU libraries."""
 UNCOUNTED: dict[str, Any] = {
