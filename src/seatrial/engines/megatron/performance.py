@@ -222,6 +222,11 @@ LOCAL_LAYERS = OptionRule(
     lambda case: case.spec.engine.options.get("transformer-impl") == "local",
     "only Transformer Engine's layers support it.",
 )
+DETERMINISTIC = OptionRule(
+    lambda case: case.spec.training.deterministic,
+    "its order of additions is not deterministic.",
+    "training.deterministic=false",
+)
 ONE_KIND = "a run either offloads activations to the host or recomputes them, not both."
 OFFERED = "it is slower unless memory is short; set it yourself if the model does not fit."
 
@@ -264,6 +269,7 @@ OPTIONS = (
                 "parallelism.sequence_parallel=true",
             ),
             LOCAL_LAYERS,
+            DETERMINISTIC,
         ),
     ),
     EngineOption(
@@ -346,7 +352,7 @@ OPTIONS = (
             ),
         ),
     ),
-    EngineOption("fused_loss", (NO_GPU,)),
+    EngineOption("fused_loss", (NO_GPU, DETERMINISTIC)),
     EngineOption("fused_layers", (NO_GPU,)),
     EngineOption(
         "moments",
