@@ -47,6 +47,7 @@ class MomentPrecision(StrEnum):
     AUTO = "auto"
     """The planner decides."""
     FP32 = "fp32"
+    """The usual format."""
     BF16 = "bf16"
     """Half the memory of the moments; the update rounds them."""
 
