@@ -9,7 +9,7 @@ both use the same models.
 from dataclasses import dataclass
 
 from seatrial.planning.layout import Layout
-from seatrial.planning.options import NO_OPTIONS, Options
+from seatrial.planning.options import Options
 from seatrial.planning.stages import Stage
 from seatrial.spec.model import Architecture
 from seatrial.spec.model_parts import LatentAttention
@@ -96,8 +96,8 @@ class Workload:
     """True if weights are stored only in the 8 or 4 bits of the products (`--fp8-param-gather`)."""
     muon_steps: int = 0
     """Newton-Schulz iterations of Muon, which updates the layers' matrices; 0 for AdamW alone."""
-    options: Options = NO_OPTIONS
-    """The performance options."""
+    options: Options | None = None
+    """The performance options; None for those of the runs that were fitted."""
 
     @property
     def latent_attention(self) -> LatentAttention | None:

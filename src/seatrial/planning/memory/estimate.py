@@ -206,7 +206,7 @@ def _stage(
     layers = total_layers(chunks)
     rest, routed = stage_parameters(workload, counts, layers, index)
     held = states(workload, known, counts, layers, rest, routed)
-    kept = _kept(workload, layer, chunks, index)
+    kept = _kept(workload, layer, chunks, index) - _on_host(workload, layer, layers)
     logits = 0.0
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
@@ -234,6 +234,16 @@ def _kept(workload: Workload, layer: LayerActivations, chunks: list[Layers], ind
         return most_kept(workload, index, sizes)
     kept = first.dense * layer.kept + first.expert * layer.kept_expert
     return kept * len(chunks) * in_flight(workload, index)
+
+
+def _on_host(workload: Workload, layer: LayerActivations, layers: Layers) -> float:
+    """Return the bytes of activations that are kept in the host's memory; only without stages."""
+    options = workload.options
+    if options is None or not options.activation_offload:
+        return 0.0
+    expert = min(options.activation_offload, layers.expert)
+    dense = min(options.activation_offload - expert, layers.dense)
+    return dense * layer.kept + expert * layer.kept_expert
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:

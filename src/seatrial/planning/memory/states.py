@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from seatrial.planning.memory.constants import StackConstants
 from seatrial.planning.memory.formats import element_bytes, layer_weight_bytes
+from seatrial.planning.options import Options
 from seatrial.planning.parameters import (
     ParameterSharding,
     embedding_copies,
@@ -28,6 +29,7 @@ from seatrial.planning.workload import Workload
 from seatrial.spec.model import Norm
 from seatrial.spec.model_parts import MixtureOfExperts
 from seatrial.spec.parallelism import Sharding
+from seatrial.spec.performance import MomentPrecision
 from seatrial.spec.training import Precision
 
 MOMENTS_BYTES = 8
@@ -202,6 +204,8 @@ def states(
     optimizer_bytes = MOMENTS_BYTES + MASTER_BYTES + known.shared_state_bytes
     if workload.precision is Precision.FP32:
         optimizer_bytes = MOMENTS_BYTES + known.shared_state_bytes
+    if workload.options is not None:
+        optimizer_bytes = _with_options(optimizer_bytes, workload.options)
     parameters = rest + routed
     weights = parameters * (weight_bytes + known.state_bytes)
     copies = layer_weight_bytes(workload)
@@ -229,6 +233,13 @@ def states(
         int((shared + largest) * workload.gradient_bytes),
         int(shared * optimizer_bytes),
     )
+
+
+def _with_options(optimizer_bytes: float, options: Options) -> float:
+    """Return the bytes per parameter on the GPU, with moments in bf16 or on the host."""
+    if options.moments is MomentPrecision.BF16:
+        optimizer_bytes -= MOMENTS_BYTES / 2
+    return optimizer_bytes * (1 - options.optimizer_offload)
 
 
 def _in_layers(counts: ModelCounts, layers: Layers) -> int:

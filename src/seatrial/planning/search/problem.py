@@ -11,7 +11,7 @@ from seatrial.catalog.node_types import NodeType
 from seatrial.planning.attention import attended_share, core_width
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.layout import Layout
-from seatrial.planning.options import NO_OPTIONS, OptionChooser, Options
+from seatrial.planning.options import OptionChooser, Options
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
 from seatrial.planning.plan import Machines
 from seatrial.planning.resolve import Basis
@@ -55,8 +55,8 @@ class SearchProblem:
     """True if tensor, context and expert parallel groups must not span nodes."""
     muon_steps: int = 0
     """Newton-Schulz iterations of Muon; 0 for AdamW alone."""
-    options: Callable[[Candidate], Options] = lambda _: NO_OPTIONS
-    """Return the performance options of a candidate."""
+    options: Callable[[Candidate], Options | None] = lambda _: None
+    """Return the performance options of a candidate; None if the engine has none."""
 
     @property
     def output_layers(self) -> float:
@@ -137,7 +137,7 @@ def problem_of(basis: Basis) -> SearchProblem:
         hidden_dropout=training.hidden_dropout > 0,
         groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
         muon_steps=_muon_steps(training.optimizer),
-        options=_chosen(basis.option_chooser()),
+        options=_chosen(basis.option_chooser()) if basis.limits.options else lambda _: None,
     )
 
 

@@ -14,8 +14,14 @@ from pydantic_core import to_jsonable_python
 from seatrial.hashing import digest
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.timing.constants import TimingConstants, table
+from seatrial.planning.timing.option_effects import differing
+from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
+
+
+NEGLIGIBLE = 0.001
+"""A relative change in time that is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ def workload_digest(workload: Workload) -> str:
     content = to_jsonable_python(workload)
     # Sets are not ordered.
     content["recompute_modules"] = sorted(content["recompute_modules"])
+    if workload.options is None:
+        del content["options"]
     # Calibrations with AdamW were kept before there was another optimizer.
     if not workload.muon_steps:
         del content["muon_steps"]
@@ -91,14 +99,32 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
     return known.calibrated_error, known.calibrated_error_nine_of_ten
 
 
+def _with_options(
+    error: StepTimeError, workload: Workload, constants: TimingConstants
+) -> StepTimeError:
+    """Return the error, with the whole change due to options that the fitted runs did not have."""
+    names = differing(workload)
+    if not names:
+        return error
+    time = step_time(workload, constants).total
+    fitted = step_time(replace(workload, options=None), constants).total
+    change = abs(time - fitted) / time
+    if change < NEGLIGIBLE:
+        return error
+    options = ", ".join(name.replace("_", " ") for name in names)
+    words = f"{options} as in no fitted run, which is {100 * change:.1f} % of the time"
+    return StepTimeError(error.median + change, error.nine_of_ten + change, (*error.beyond, words))
+
+
 def time_error(
     workload: Workload, constants: TimingConstants, limits: EngineLimits
 ) -> StepTimeError:
     """Return the expected error of a step time; FSDP without fitted runs counts as unseen."""
     found = expected_error(workload, constants)
-    if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
-        return found
     if is_measured(workload, constants):
+        return found
+    found = _with_options(found, workload, constants)
+    if workload.sharding is not Sharding.FSDP or limits.has_fsdp_runs:
         return found
     known = table()
     return StepTimeError(

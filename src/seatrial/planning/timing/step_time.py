@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.constants import TimingConstants
+from seatrial.planning.timing.option_effects import host_seconds, with_options
 from seatrial.planning.timing.quantities import (
     LayerQuantities,
     Pipeline,
@@ -222,11 +223,13 @@ class StepTimer:
     def step_time(self, workload: Workload) -> StepTime:
         """Return the predicted time of one optimizer step of a workload."""
         constants = self._constants
-        rates, scale = constants.rates_for(workload), constants.scale
+        rates, scale = with_options(constants.rates_for(workload), workload), constants.scale
         known = self.layer_times(workload, rates)
         counts = stage_counts(workload)
         sizes = step_quantities(workload, known.layer, counts)
         parts = part_times(sizes, known.times, rates)
+        if workload.options is not None:
+            parts[TimePart.OPTIMIZER] += host_seconds(workload, counts)
         if scale != 1.0:
             parts = {part: scale * seconds for part, seconds in parts.items()}
         transfer = transfer_time(sizes.pipeline, rates)
@@ -262,6 +265,7 @@ class StepTimer:
             workload.attention_weights,
             workload.attention_share,
             workload.moe_every,
+            workload.options,
         )
         found = self._layers.get(key)
         if found is None:
