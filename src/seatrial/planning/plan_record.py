@@ -18,11 +18,12 @@ from seatrial.hashing import digest
 from seatrial.planning.calibration import Calibration
 from seatrial.planning.choices import LAYOUT_FIELDS, SAVES, STAGE_ENDS, Choices
 from seatrial.planning.memory.constants import constants as memory_constants
-from seatrial.planning.plan import Plan
+from seatrial.planning.plan import Origin, Plan
 from seatrial.planning.resolve import Basis
 from seatrial.planning.saving.interval import rate_of
 from seatrial.planning.timing.constants import constants_for, table
 from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
 from seatrial.storage.state_files import parse_json
 
 FORMAT = 1
@@ -67,7 +68,7 @@ class KeptPlan:
     inputs: Inputs
     choices: Choices
     """The fields that the planner filled."""
-    plan_digest: str
+    layout_digest: str
 
 
 UNUSED: Mapping[str, Any] = {
@@ -151,10 +152,26 @@ def record_text(inputs: Inputs, choices: Choices, plan: Plan, spec_file: str) ->
         "inputs": asdict(inputs),
         "choices": dict(choices),
         "plan_digest": plan.digest,
+        "layout_digest": layout_digest(plan),
         "plan": plan.to_dict(),
     }
     content["digest"] = digest(content)
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def layout_digest(plan: Plan) -> str:
+    """Return the digest of a plan without the performance options that the planner chose.
+
+    These follow from the layout. If a later version chooses others, the layout stays valid.
+    """
+    spec = plan.spec
+    chosen = {
+        name: AUTO
+        for name in type(spec.performance).model_fields
+        if plan.origins.get(f"performance.{name}") is Origin.PLANNER
+    }
+    performance = spec.performance.model_copy(update=chosen)
+    return replace(plan, spec=spec.model_copy(update={"performance": performance})).digest
 
 
 def read_record(text: bytes | str) -> KeptPlan | None:
@@ -165,7 +182,9 @@ def read_record(text: bytes | str) -> KeptPlan | None:
         if content["format"] != FORMAT or digest(content) != kept:
             return None
         choices = _choices(content["choices"])
-        return KeptPlan(Inputs(**content["inputs"]), choices, content["plan_digest"])
+        # Plans of version 0.1.0 have no performance options.
+        own = content.get("layout_digest", content["plan_digest"])
+        return KeptPlan(Inputs(**content["inputs"]), choices, own)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 

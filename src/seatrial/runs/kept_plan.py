@@ -22,6 +22,7 @@ from seatrial.planning.plan_record import (
     Inputs,
     KeptPlan,
     inputs_of,
+    layout_digest,
     read_record,
     record_text,
     spec_file_of,
@@ -150,7 +151,7 @@ def _plan_kept(basis: Basis, calibration: Calibration | None, kept: KeptPlan) ->
         run = plan_run(basis, calibration=calibration, kept=kept.choices)
     except (FindingsError, ValueError, TypeError):
         return None
-    return run if run.plan.digest == kept.plan_digest else None
+    return run if layout_digest(run.plan) == kept.layout_digest else None
 
 
 def write(inputs: Inputs, run: PlannedRun, spec_file: Path) -> str:
