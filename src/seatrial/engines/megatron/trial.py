@@ -6,7 +6,7 @@ from seatrial.engines.engine import Arguments, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
-from seatrial.engines.megatron.performance import on_cpu_performance
+from seatrial.engines.megatron.performance_flags import on_cpu_performance
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision
@@ -34,7 +34,7 @@ CPU_ARGUMENTS: Arguments = {
 """Flags that replace GPU kernels and transport. They change only rounding."""
 
 
-def on_cpu(plan: Plan) -> Arguments:
+def cpu_arguments(plan: Plan) -> Arguments:
     """Return the arguments with which a plan trains on CPU."""
     return CPU_ARGUMENTS | on_cpu_performance(plan) | on_cpu_arguments(plan)
 
@@ -66,7 +66,7 @@ def production_arguments(plan_arguments: Arguments) -> Arguments:
 
 def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
     """Return the twin's arguments, adapted to CPU and to a drill."""
-    arguments = engine_arguments(plan) | on_cpu(plan)
+    arguments = engine_arguments(plan) | cpu_arguments(plan)
     if trial.mock_tokenizer:
         arguments |= {"tokenizer-type": "NullTokenizer", "tokenizer-model": None}
     if plan.spec.training.precision is Precision.FP16:
