@@ -161,8 +161,18 @@ class OptionChooser:
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
     ) -> OptionCase:
         """Return everything that decides the options of a layout."""
+        spec, model = self._common
+        accelerator, generation, domain = self._machine
         return OptionCase(
-            *self._common, layout, sequence_parallel, sharding, recompute, *self._machine
+            spec,
+            model,
+            layout,
+            sequence_parallel,
+            sharding,
+            recompute,
+            accelerator,
+            generation,
+            domain,
         )
 
     def options(

@@ -28,9 +28,11 @@ from seatrial.engines.megatron.optimizer_flags import (
 )
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
-from seatrial.engines.megatron.performance import OPTIONS, not_on_cpu
+from seatrial.engines.megatron.performance_flags import not_on_cpu
+from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
+    cpu_arguments,
     one_rank_arguments,
     production_arguments,
     trial_arguments,
@@ -250,7 +252,7 @@ class MegatronEngine(Engine):
         """Return the flags for a plan in a pod."""
         arguments = engine_arguments(plan)
         if on_cpu:
-            arguments |= on_cpu(plan)
+            arguments |= cpu_arguments(plan)
         # On SIGTERM, the engine saves before it exits. The pod's grace period is long enough.
         arguments.setdefault("exit-signal-handler", True)
         return arguments
