@@ -83,6 +83,8 @@ class OptionCase:
     """True if norms and dropout are split along the sequence."""
     sharding: Sharding
     recompute: Recompute
+    accelerator: str
+    """The GPU; empty without GPUs."""
     generation: str
     """The generation of the GPU, such as `Hopper`; empty without GPUs."""
     domain: int
@@ -109,6 +111,8 @@ class EngineOption:
     name: str
     rules: tuple[OptionRule, ...] = ()
     """Reasons why the engine rejects it."""
+    required: OptionRule | None = None
+    """The reason why the engine rejects a run without it."""
     needless: Callable[[OptionCase], str] = lambda _: ""
     """Return why the planner leaves it off although the engine allows it; empty to switch it on."""
     value: Callable[[OptionCase], Any] = lambda _: True
@@ -117,6 +121,13 @@ class EngineOption:
     def against(self, case: OptionCase) -> OptionRule | None:
         """Return the first reason why the engine rejects it; None if it does not."""
         return next((rule for rule in self.rules if rule.holds(case)), None)
+
+    def problem(self, case: OptionCase) -> OptionRule | None:
+        """Return why the engine rejects the case's value of it; None if it does not."""
+        if case.options.is_on(self.name):
+            return self.against(case)
+        needed = self.required
+        return needed if needed is not None and needed.holds(case) else None
 
 
 class OptionChooser:
@@ -127,6 +138,7 @@ class OptionChooser:
         spec: RunSpec,
         model: Architecture,
         known: tuple[EngineOption, ...],
+        accelerator: str,
         generation: str,
         domain: int,
     ) -> None:
@@ -136,20 +148,31 @@ class OptionChooser:
             spec: The spec, whose performance section may set options.
             model: The model.
             known: The engine's options.
+            accelerator: The GPU; empty without GPUs.
             generation: The generation of the GPU; empty without GPUs.
             domain: Number of GPUs that the fast link connects.
         """
         self._common = (spec, model)
         self._known = known
-        self._machine = (generation, domain)
+        self._machine = (accelerator, generation, domain)
         self._chosen: dict[tuple[object, ...], Options] = {}
 
     def case(
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
     ) -> OptionCase:
         """Return everything that decides the options of a layout."""
+        spec, model = self._common
+        accelerator, generation, domain = self._machine
         return OptionCase(
-            *self._common, layout, sequence_parallel, sharding, recompute, *self._machine
+            spec,
+            model,
+            layout,
+            sequence_parallel,
+            sharding,
+            recompute,
+            accelerator,
+            generation,
+            domain,
         )
 
     def options(

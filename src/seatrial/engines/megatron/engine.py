@@ -28,7 +28,8 @@ from seatrial.engines.megatron.optimizer_flags import (
 )
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
-from seatrial.engines.megatron.performance import OPTIONS, not_on_cpu
+from seatrial.engines.megatron.performance_flags import not_on_cpu
+from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
     cpu_arguments,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seatrial.engines.megatron.model_flags import MODEL_FLAGS, Flag, with_experts
 from seatrial.engines.megatron.optimizer_flags import OPTIMIZER_CHECKPOINT, OPTIMIZER_FLAGS
-from seatrial.engines.megatron.performance import PERFORMANCE_FLAGS
+from seatrial.engines.megatron.performance_flags import PERFORMANCE_FLAGS
 from seatrial.planning.plan import Plan, weights_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.parallelism import Recompute, Sharding

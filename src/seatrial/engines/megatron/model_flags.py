@@ -389,12 +389,6 @@ _EXPERTS = (
         "model.dimensions.moe.score",
         _moe(lambda moe: None if moe.score is RouterScore.SOFTMAX else str(moe.score)),
     ),
-    # In bf16, sigmoid scores of many experts would be equal.
-    Flag(
-        "moe-router-dtype",
-        "",
-        _moe(lambda moe: "fp32" if moe.score is RouterScore.SIGMOID else None),
-    ),
     Flag(
         "moe-router-topk-scaling-factor",
         "model.dimensions.moe.scaling_factor",

@@ -9,7 +9,7 @@ from seatrial.engines.engine import RunProblem
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.contradictions import CONTRADICTIONS, Passed
 from seatrial.engines.megatron.passthrough_options import MODELLED
-from seatrial.engines.megatron.performance import OPTIONS
+from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.planning.options import OptionCase, given_options
 from seatrial.planning.plan import Origin, Plan
 from seatrial.spec.parallelism import Sharding
@@ -103,15 +103,16 @@ def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
         plan.sequence_parallel,
         plan.sharding,
         plan.recompute,
+        plan.machines.accelerator,
         generation,
         domain=0,
         options=given_options(plan.spec),
     )
     for option in OPTIONS:
         field = f"performance.{option.name}"
-        if plan.origins.get(field) is not Origin.YOU or not case.options.is_on(option.name):
+        if plan.origins.get(field) is not Origin.YOU:
             continue
-        found = option.against(case)
+        found = option.problem(case)
         if found is not None:
             yield RunProblem(
                 CheckCode.OPTION_NEEDS if found.by else CheckCode.OPTION_AGAINST,

@@ -6,7 +6,7 @@ from seatrial.engines.engine import Arguments, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
-from seatrial.engines.megatron.performance import on_cpu_performance
+from seatrial.engines.megatron.performance_flags import on_cpu_performance
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.spec.training import Precision

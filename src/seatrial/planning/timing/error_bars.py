@@ -19,7 +19,6 @@ from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
 
-
 NEGLIGIBLE = 0.001
 """A relative change in time that is not reported."""
 
