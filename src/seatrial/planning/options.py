@@ -102,6 +102,8 @@ class OptionRule:
     rule: str
     by: str = ""
     """The override that resolves it; empty if the option must be removed."""
+    clashes: bool = False
+    """True if the override undoes what the run has, False if it adds what the run lacks."""
 
 
 @dataclass(frozen=True, slots=True)

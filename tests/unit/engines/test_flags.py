@@ -219,6 +219,10 @@ MOE_FLAGS = {
     "moe-router-load-balancing-type": "aux_loss",
     "moe-token-dispatcher-type": "alltoall",
     "moe-grouped-gemm": True,
+    "moe-permute-fusion": True,
+    "moe-router-fusion": True,
+    "cuda-graph-impl": "transformer_engine",
+    "cuda-graph-modules": ("attn", "moe_router", "moe_preprocess"),
     "expert-model-parallel-size": 1,
     "expert-tensor-parallel-size": 1,
 }

@@ -82,10 +82,9 @@ def test_what_would_keep_a_run_from_resuming_is_refused(option: str) -> None:
 
 
 def test_what_is_usually_on_can_be_switched_off() -> None:
-    for name in ("moe-grouped-gemm", "manual-gc"):
-        assert option_problems({name: False}) == []
-        words = command_line(engine_arguments(resolved(f"engine.options.{name}=false")))
-        assert f"--{name}" not in words
+    assert option_problems({"manual-gc": False}) == []
+    words = command_line(engine_arguments(resolved("engine.options.manual-gc=false")))
+    assert "--manual-gc" not in words
 
 
 def test_a_toggle_that_is_off_has_its_other_name() -> None:
@@ -107,12 +106,39 @@ def test_an_attention_backend_is_called_as_the_engine_calls_it(backend: str) -> 
     assert problem.fix == "Use one of: flash, fused, unfused, local, auto."
 
 
-@pytest.mark.parametrize("dispatcher", ["allgather", "alltoall", "flex"])
-def test_the_dispatcher_of_tokens_is_the_users_choice(dispatcher: str) -> None:
-    options = {"moe-token-dispatcher-type": dispatcher}
-    assert option_problems(options) == []
-    plan = resolved(f"engine.options.moe-token-dispatcher-type={dispatcher}")
-    assert engine_arguments(plan)["moe-token-dispatcher-type"] == dispatcher
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("overlap-grad-reduce", "gradient_overlap"),
+        ("overlap_param_gather", "parameter_overlap"),
+        ("tp-comm-overlap", "tensor_overlap"),
+        ("no-overlap-p2p-communication", "pipeline_overlap"),
+        ("overlap-moe-expert-parallel-comm", "expert_overlap"),
+        ("moe-shared-expert-overlap", "shared_expert_overlap"),
+        ("moe-token-dispatcher-type", "token_dispatcher"),
+        ("moe-flex-dispatcher-backend", "token_dispatcher"),
+        ("moe-enable-deepep", "token_dispatcher"),
+        ("moe-grouped-gemm", "grouped_experts"),
+        ("moe-permute-fusion", "fused_routing"),
+        ("moe-router-fusion", "fused_routing"),
+        ("cross-entropy-loss-fusion", "fused_loss"),
+        ("cuda-graph-impl", "cuda_graphs"),
+        ("cuda-graph-modules", "cuda_graphs"),
+        ("cuda-graph-scope", "cuda_graphs"),
+        ("enable-cuda-graph", "cuda_graphs"),
+        ("external-cuda-graph", "cuda_graphs"),
+        ("use-precision-aware-optimizer", "moments"),
+        ("exp-avg-dtype", "moments"),
+        ("exp-avg-sq-dtype", "moments"),
+        ("optimizer-cpu-offload", "optimizer_offload"),
+        ("optimizer-offload-fraction", "optimizer_offload"),
+        ("cpu-offloading-num-layers", "activation_offload"),
+    ],
+)
+def test_an_option_of_the_performance_section_is_set_there(option: str, field: str) -> None:
+    (problem,) = option_problems({option: True})
+    assert problem.code is EngineCode.MODELLED_OPTION
+    assert problem.fix == f"Set performance.{field} instead."
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "dist_muon", "adaptive_muon", "soap", "lion", "sgd"])
@@ -158,7 +184,7 @@ def test_pairs_and_patterns_are_parsed_as_the_engine_does(
     [
         ("manual-gc", True),
         ("moe_router_dtype", "fp32"),
-        ("cuda-graph-modules", ("attn", "mlp")),
+        ("offload-modules", ("core_attn", "attn_proj")),
         ("distributed-timeout-minutes", 30),
         ("distributed-timeout-minutes", "30"),
         ("exit-signal", "SIGUSR1"),

@@ -112,4 +112,8 @@ def on_cpu_arguments(plan: Plan) -> Arguments:
     if not has_muon(plan):
         return {}
     # gloo cannot gather the ranks' parts, which differ in size: layer-wise Muon runs as Muon.
-    return {"muon-fp32-matmul-prec": "high", "use-distributed-optimizer": None}
+    return {
+        "muon-fp32-matmul-prec": "high",
+        "use-distributed-optimizer": None,
+        "overlap-param-gather": None,
+    }

@@ -198,5 +198,7 @@ def not_on_cpu(plan: Plan) -> tuple[str, ...]:
     return tuple(
         name.replace("_", " ")
         for name in NAMES
-        if options.is_on(name) and name not in EXECUTED_ON_CPU
+        if options.is_on(name)
+        and name not in EXECUTED_ON_CPU
+        and not (name == "token_dispatcher" and not _has_flex(plan))
     )

@@ -8,8 +8,10 @@ engine does not check, although the run would fail or be slower.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from seatrial.planning.options import EngineOption, OptionCase, OptionRule
+from seatrial.spec.engine import OptionValue
 from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
 from seatrial.spec.performance import CudaGraphs, MomentPrecision, TokenDispatcher
 from seatrial.spec.training import OptimizerName, Precision
@@ -31,12 +33,20 @@ def _recomputes(module: RecomputeModule) -> Callable[[OptionCase], bool]:
     )
 
 
+def _recomputes_default(case: OptionCase) -> bool:
+    """True if selective recomputation covers the engine's default, core attention."""
+    return case.recompute is Recompute.SELECTIVE and not case.spec.parallelism.recompute_modules
+
+
+def _passed(case: OptionCase, option: str) -> OptionValue | None:
+    """Return the value of an option that the spec passes to the engine; None if it does not."""
+    given = {name.replace("_", "-"): value for name, value in case.spec.engine.options.items()}
+    return given.get(option)
+
+
 def _passes(*options: str) -> Callable[[OptionCase], bool]:
     """True if the spec passes one of the options to the engine."""
-    return lambda case: any(
-        name.replace("_", "-") in options and value is not False
-        for name, value in case.spec.engine.options.items()
-    )
+    return lambda case: any(_passed(case, name) not in (None, False) for name in options)
 
 
 def _unless(holds: Callable[[OptionCase], bool], reason: str) -> Callable[[OptionCase], str]:
@@ -59,15 +69,29 @@ SHARDED_OPTIMIZER = OptionRule(
     "it works only with the distributed optimizer.",
     "parallelism.sharding=optimizer",
 )
+ALLGATHER = OptionRule(
+    lambda case: case.options.token_dispatcher is TokenDispatcher.ALLGATHER,
+    "it does not work with the allgather dispatcher.",
+    "performance.token_dispatcher=alltoall",
+    clashes=True,
+)
 LOCAL_LAYERS = OptionRule(
-    lambda case: case.spec.engine.options.get("transformer-impl") == "local",
+    lambda case: _passed(case, "transformer-impl") == "local",
     "only Transformer Engine's layers support it.",
 )
 DETERMINISTIC = OptionRule(
     lambda case: case.spec.training.deterministic,
     "its order of additions is not deterministic.",
     "training.deterministic=false",
+    clashes=True,
 )
+
+
+def _unless_allgather(rule: OptionRule) -> OptionRule:
+    """Return a rule that does not hold for the allgather dispatcher, which works everywhere."""
+    return replace(rule, holds=lambda case: rule.holds(case) and not ALLGATHER.holds(case))
+
+
 ONE_KIND = "a run either offloads activations to the host or recomputes them, not both."
 OFFERED = "it is slower unless memory is short; set it yourself if the model does not fit."
 
@@ -158,8 +182,8 @@ OPTIONS = (
         "token_dispatcher",
         (
             EXPERTS,
-            NO_GPU,
-            EXPERTS_SPLIT,
+            _unless_allgather(NO_GPU),
+            _unless_allgather(EXPERTS_SPLIT),
             OptionRule(
                 lambda case: (
                     case.options.token_dispatcher is TokenDispatcher.DEEPEP
@@ -167,6 +191,7 @@ OPTIONS = (
                 ),
                 "DeepEP does not support GB200 and GB300.",
                 "performance.token_dispatcher=hybridep",
+                clashes=True,
             ),
         ),
         needless=lambda _: "the image is not known to contain DeepEP.",
@@ -178,6 +203,7 @@ OPTIONS = (
             EXPERTS,
             NO_GPU,
             EXPERTS_SPLIT,
+            ALLGATHER,
             LOCAL_LAYERS,
             OptionRule(
                 lambda case: case.layout.pp_size > 1 and case.layout.vp_size == 1,
@@ -188,6 +214,7 @@ OPTIONS = (
                 lambda case: case.recompute is Recompute.FULL,
                 "it does not work with full recomputation.",
                 "parallelism.recompute=selective",
+                clashes=True,
             ),
             OptionRule(
                 _recomputes(RecomputeModule.MOE),
@@ -201,6 +228,7 @@ OPTIONS = (
                 lambda case: case.sharding is Sharding.FSDP,
                 "it is not tested with FSDP.",
                 "parallelism.sharding=optimizer",
+                clashes=True,
             ),
             OptionRule(
                 lambda case: case.model.mtp_layers > 1,
@@ -210,6 +238,7 @@ OPTIONS = (
                 lambda case: case.options.shared_expert_overlap,
                 "shared expert overlap is on, and only one of the two works.",
                 "performance.shared_expert_overlap=false",
+                clashes=True,
             ),
         ),
         needless=_unless(
@@ -223,6 +252,7 @@ OPTIONS = (
             EXPERTS,
             NO_GPU,
             EXPERTS_SPLIT,
+            ALLGATHER,
             OptionRule(
                 lambda case: (
                     case.model.moe is None or not case.model.moe.shared_expert_ffn_hidden_size
@@ -233,6 +263,7 @@ OPTIONS = (
                 lambda case: case.options.expert_overlap,
                 "expert overlap is on, and only one of the two works.",
                 "performance.expert_overlap=false",
+                clashes=True,
             ),
             OptionRule(
                 _recomputes(RecomputeModule.SHARED_EXPERTS),
@@ -261,6 +292,15 @@ OPTIONS = (
             OptionRule(
                 lambda case: case.spec.training.optimizer.name is OptimizerName.MUON,
                 "it works only with AdamW.",
+            ),
+            OptionRule(
+                lambda case: (
+                    _passes("fp8-param-gather")(case)
+                    and case.spec.training.precision is Precision.MXFP8
+                ),
+                "with weights in 8 bits (fp8-param-gather), it works only in fp8.",
+                "training.precision=fp8",
+                clashes=True,
             ),
         ),
         needless=lambda _: OFFERED,
@@ -293,12 +333,14 @@ OPTIONS = (
                 f"NCCL registers the buffers of a graph, but expandable segments ({SEGMENTS}) can "
                 "move these buffers.",
                 f'cluster.env.{REGISTER}="0"',
+                clashes=True,
             ),
             OptionRule(
                 lambda case: case.model.is_moe and case.options.cuda_graphs is CudaGraphs.STEP,
                 "a graph of the whole step cannot contain experts, which receive a different "
                 "number of tokens in each step.",
                 "performance.cuda_graphs=layers",
+                clashes=True,
             ),
             OptionRule(
                 lambda case: (
@@ -307,6 +349,7 @@ OPTIONS = (
                 ),
                 "graphs of layers do not work with full recomputation.",
                 "parallelism.recompute=selective",
+                clashes=True,
             ),
             OptionRule(
                 _recomputes(RecomputeModule.MOE),
@@ -321,14 +364,29 @@ OPTIONS = (
                 lambda case: bool(case.options.activation_offload),
                 "graphs do not work with activations in the host's memory.",
                 "performance.activation_offload=0",
+                clashes=True,
             ),
             OptionRule(
                 lambda case: (
                     case.spec.training.attention_dropout > 0
-                    and case.recompute is Recompute.SELECTIVE
+                    and (
+                        _recomputes_default(case)
+                        or _recomputes(RecomputeModule.CORE_ATTENTION)(case)
+                    )
                 ),
                 "a graph cannot recompute attention with dropout.",
                 "training.attention_dropout=0.0",
+                clashes=True,
+            ),
+            OptionRule(
+                lambda case: (
+                    case.spec.training.hidden_dropout > 0
+                    and not case.model.is_moe
+                    and _recomputes(RecomputeModule.MLP)(case)
+                ),
+                "a graph cannot recompute a feed-forward block with dropout.",
+                "training.hidden_dropout=0.0",
+                clashes=True,
             ),
         ),
         needless=_unless(

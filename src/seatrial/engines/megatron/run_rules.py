@@ -114,8 +114,9 @@ def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
             continue
         found = option.problem(case)
         if found is not None:
+            needs = bool(found.by) and not found.clashes
             yield RunProblem(
-                CheckCode.OPTION_NEEDS if found.by else CheckCode.OPTION_AGAINST,
+                CheckCode.OPTION_NEEDS if needs else CheckCode.OPTION_AGAINST,
                 field,
                 found.rule,
                 f"Set {found.by}, or remove this option." if found.by else "Remove this option.",
