@@ -327,9 +327,9 @@ EXAMPLES: dict[str, Example] = {
         field="data.tokenizer",
     ),
     CheckCode.OPTION_NEEDS: Example(
-        ("engine.options.overlap-param-gather=true",),
-        ("engine.options={overlap-param-gather: true, overlap-grad-reduce: true}",),
-        field="engine.options.overlap-param-gather",
+        ("performance={gradient_overlap: false, parameter_overlap: true}",),
+        ("performance={gradient_overlap: true, parameter_overlap: true}",),
+        field="performance.parameter_overlap",
     ),
     CheckCode.OPTION_AGAINST: Example(
         ("engine.options.fp16-lm-cross-entropy=true",),

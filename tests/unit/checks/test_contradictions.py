@@ -15,7 +15,6 @@ TP_1 = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 PP_2 = "parallelism.pp_size=2"
 VP_1 = "parallelism.vp_size=1"
 UNSHARDED = "parallelism.sharding=none"
-NOTHING_AGAIN = "parallelism.recompute=none"
 Overrides = tuple[str, ...]
 
 
@@ -24,26 +23,13 @@ def given(options: str, *more: str) -> Overrides:
     return (f"engine.options={{{options}}}", *more)
 
 
-GATHER = "overlap-param-gather: true, overlap-grad-reduce: true"
-HYBRID = "moe-token-dispatcher-type: flex, moe-flex-dispatcher-backend: hybridep"
-AWARE = "use-precision-aware-optimizer: true"
+HYBRID = "performance.token_dispatcher=hybridep"
+AWARE = "performance.moments=bf16"
+OVERLAPPED = (*EXPERTS, "performance.expert_overlap=true", "parallelism.recompute=none")
 TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
-    ("overlap-param-gather", "overlap-grad-reduce"): (
-        given("overlap-param-gather: true"),
-        given(GATHER),
-    ),
-    ("overlap-param-gather", "sharding none"): (given(GATHER, UNSHARDED), given(GATHER)),
     ("overlap-param-gather-with-optimizer-step", "distributed checkpoints"): (
         given("overlap-param-gather-with-optimizer-step: true"),
         given("overlap-param-gather-with-optimizer-step: false"),
-    ),
-    ("tp-comm-overlap", "sequence parallelism"): (
-        given("tp-comm-overlap: true", "parallelism.sequence_parallel=false"),
-        given("tp-comm-overlap: true"),
-    ),
-    ("tp-comm-overlap", "tp is 1"): (
-        given("tp-comm-overlap: true", *TP_1),
-        given("tp-comm-overlap: true"),
     ),
     ("fp16-lm-cross-entropy", "fp16"): (
         given("fp16-lm-cross-entropy: true"),
@@ -65,18 +51,10 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("distribute-saved-activations: true", "parallelism.recompute=selective"),
         given("distribute-saved-activations: true"),
     ),
-    ("optimizer-cpu-offload", "use-precision-aware-optimizer"): (
-        given("optimizer-cpu-offload: true"),
-        given(f"optimizer-cpu-offload: true, {AWARE}"),
+    ("main-params-dtype", "precision-aware"): (
+        given("main-params-dtype: fp16"),
+        given("main-params-dtype: fp16", AWARE),
     ),
-    ("use-precision-aware-optimizer", "distributed optimizer"): (
-        given(AWARE, UNSHARDED),
-        given(AWARE),
-    ),
-    **{
-        (name, "precision-aware"): (given(f"{name}: fp16"), given(f"{name}: fp16, {AWARE}"))
-        for name in ("main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype")
-    },
     ("main-grads-dtype", "precision-aware"): (
         given("main-grads-dtype: bf16"),
         given("main-grads-dtype: fp32"),
@@ -110,24 +88,12 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("transformer-impl: local"),
     ),
     ("cross-entropy-fusion-impl", "unstable"): (
-        given("cross-entropy-fusion-impl: te, cross-entropy-loss-fusion: true"),
-        given("cross-entropy-fusion-impl: native, cross-entropy-loss-fusion: true"),
-    ),
-    ("cpu-offloading-num-layers", "pipeline"): (
-        given("cpu-offloading-num-layers: 2", PP_2, NOTHING_AGAIN),
-        given("cpu-offloading-num-layers: 2", NOTHING_AGAIN),
-    ),
-    ("cpu-offloading-num-layers", "not both"): (
-        given("cpu-offloading-num-layers: 2"),
-        given("cpu-offloading-num-layers: 2", NOTHING_AGAIN),
+        given("cross-entropy-fusion-impl: te"),
+        given("cross-entropy-fusion-impl: te", "performance.fused_loss=false"),
     ),
     ("defer-embedding-wgrad-compute", "pp is 1"): (
         given("defer-embedding-wgrad-compute: true"),
         given("defer-embedding-wgrad-compute: true", PP_2),
-    ),
-    ("overlap-moe-expert-parallel-comm", "ep is 1"): (
-        given("overlap-moe-expert-parallel-comm: true"),
-        given("overlap-moe-expert-parallel-comm: true", *EXPERTS),
     ),
     ("ddp-average-in-collective", "per token"): (
         given("ddp-average-in-collective: true, calculate-per-token-loss: true"),
@@ -179,36 +145,18 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         given("batch-invariant-mode: true, flash-attention-version: 2"),
         given("batch-invariant-mode: true, flash-attention-version: 3"),
     ),
-    **{
-        (name, "check for NaN"): (
-            given(f"{name}: {value}"),
-            given(f"{name}: {value}, no-check-for-nan-in-loss-and-grad: true"),
-        )
-        for name, value in (
-            ("cuda-graph-impl", "full_iteration"),
-            ("cuda-graph-modules", "[full_iteration]"),
-            ("cuda-graph-scope", "[full_iteration]"),
-        )
-    },
     ("attention-backend", "spec local"): (
         given("attention-backend: local"),
         given("attention-backend: local, spec: [local]"),
     ),
     ("inference-cuda-graph-scope", "are disabled"): (
         given("inference-cuda-graph-scope: layer"),
-        given("inference-cuda-graph-scope: layer, cuda-graph-impl: local"),
+        given("inference-cuda-graph-scope: none"),
     ),
     **{
-        (name, "overlap-moe-expert-parallel-comm"): (
-            given(f"{name}: true"),
-            given(f"{name}: true, overlap-moe-expert-parallel-comm: true"),
-        )
+        (name, "expert overlap"): (given(f"{name}: true"), given(f"{name}: true", *OVERLAPPED))
         for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
     },
-    ("overlap-moe-expert-parallel-comm", "virtual stages"): (
-        given("overlap-moe-expert-parallel-comm: true", PP_2, VP_1),
-        given("overlap-moe-expert-parallel-comm: true"),
-    ),
     ("overlap-p2p-communication-warmup-flush", "virtual stages"): (
         given("overlap-p2p-communication-warmup-flush: true", PP_2, VP_1),
         given("overlap-p2p-communication-warmup-flush: true", PP_2, "parallelism.vp_size=2"),
@@ -245,21 +193,13 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         (name, "moe-grouped-gemm"): (given(f"{name}: true"), given(f"{name}: true", *EXPERTS))
         for name in ("moe-single-grouped-weight", "moe-single-grouped-bias")
     },
-    ("moe-enable-deepep", "flex dispatcher"): (
-        given("moe-enable-deepep: true", *EXPERTS),
-        given("moe-enable-deepep: true, moe-token-dispatcher-type: flex", *EXPERTS),
-    ),
-    ("moe-flex-dispatcher-backend", "flex dispatcher"): (
-        given("moe-flex-dispatcher-backend: ncclep", *EXPERTS),
-        given("moe-flex-dispatcher-backend: ncclep, moe-token-dispatcher-type: flex", *EXPERTS),
-    ),
     ("moe-expert-rank-capacity-factor", "hybridep"): (
         given("moe-expert-rank-capacity-factor: 1.5", *EXPERTS),
-        given(f"moe-expert-rank-capacity-factor: 1.5, {HYBRID}", *EXPERTS),
+        given("moe-expert-rank-capacity-factor: 1.5", HYBRID, *EXPERTS),
     ),
     ("moe-paged-stash", "moe-expert-rank-capacity-factor"): (
         given("moe-paged-stash: true", *EXPERTS),
-        given(f"moe-paged-stash: true, moe-expert-rank-capacity-factor: 1.5, {HYBRID}", *EXPERTS),
+        given("moe-paged-stash: true, moe-expert-rank-capacity-factor: 1.5", HYBRID, *EXPERTS),
     ),
     **{
         (name, "8-bit or 4-bit precision"): (

@@ -11,17 +11,18 @@ from seatrial.codes.checks import CheckCode
 from seatrial.findings import Severity
 from tests.unit.checks.examples import BASE
 
-OPTIONS = "engine.options={overlap-grad-reduce: true, qk-layernorm: true}"
+OPTIONS = "engine.options={ddp-average-in-collective: true, qk-layernorm: true}"
 
 
 @pytest.mark.parametrize(
     ("reason", "field"),
     [
         ("--qk-layernorm is only supported with TE >= 2.9.0.", "engine.options.qk-layernorm"),
-        ("Must use overlap_grad_reduce with something", "engine.options.overlap-grad-reduce"),
+        ("ddp_average_in_collective is wrong", "engine.options.ddp-average-in-collective"),
+        ("Must use overlap_grad_reduce with something", "performance.gradient_overlap"),
         ("world size (16) is not divisible by total_model_size", "cluster.nodes"),
         ("tensor_model_parallel_size is wrong", "parallelism.tp_size"),
-        ("AssertionError", "engine.options.overlap-grad-reduce"),
+        ("AssertionError", "engine.options.ddp-average-in-collective"),
     ],
 )
 def test_a_refusal_stands_at_the_field(reason: str, field: str, catalog: Catalog) -> None:

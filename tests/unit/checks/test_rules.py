@@ -83,31 +83,6 @@ def test_a_rule_is_silent_where_nothing_is_wrong(code: str, catalog: Catalog) ->
     assert after.situation is not None, after.findings
 
 
-GRAPHS = "engine.options={cuda-graph-impl: transformer_engine}"
-GROWING = "cluster.env.PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True'"
-OVERLAP = "engine.options={overlap-moe-expert-parallel-comm: true}"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "field"),
-    [
-        ((GRAPHS, GROWING), "cluster.env.PYTORCH_CUDA_ALLOC_CONF"),
-        ((GRAPHS, GROWING, "cluster.env.NCCL_GRAPH_REGISTER='0'"), ""),
-        ((GROWING,), ""),
-        ((OVERLAP,), "engine.options.overlap-moe-expert-parallel-comm"),
-        ((OVERLAP, "parallelism.recompute=selective"), ""),
-    ],
-)
-def test_what_the_engine_does_not_take_together(
-    overrides: tuple[str, ...], field: str, catalog: Catalog
-) -> None:
-    found = verdict(overrides, None, catalog).findings
-    # A dense model has no experts at all, which another rule says of the same option.
-    said = [f for f in found if "full recomputation" in f.rule or "CUDA graph" in f.rule]
-    assert {f.code for f in said} <= {CheckCode.OPTION_AGAINST}
-    assert [f.where.field for f in said] == ([field] if field else [])
-
-
 FOUNDRY = (
     *("engine.name=llm-foundry", "model={preset: mpt-125m}", "training.sequence_length=2048"),
     "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, sharding: fsdp, recompute: none}",

@@ -134,6 +134,8 @@ LATENT_FLAGS = {
     "qk-layernorm": True,
     "rope-type": "rope",
     "no-rope-fusion": True,
+    # Megatron overlaps neither latent attention nor the layers that predict further tokens.
+    "tp-comm-overlap": False,
 }
 YARN = {"kind": "yarn", "factor": 40, "original_positions": 4096, "mscale_all_dim": 1.0}
 
@@ -199,7 +201,7 @@ YARN = {"kind": "yarn", "factor": 40, "original_positions": 4096, "mscale_all_di
         ),
         (
             {"mtp_layers": 1, "mtp_loss_coefficient": 0.3},
-            {"mtp-num-layers": 1, "mtp-loss-scaling-factor": 0.3},
+            {"mtp-num-layers": 1, "mtp-loss-scaling-factor": 0.3, "tp-comm-overlap": False},
         ),
     ],
     ids=lambda value: "-".join(value),

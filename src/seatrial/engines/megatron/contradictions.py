@@ -287,11 +287,14 @@ CONTRADICTIONS = (
         ),
         "inference-cuda-graph-scope sets the scope of CUDA graphs, which are disabled.",
     ),
-    Contradiction(
-        "ep-overlap-early-attn-memory-release",
-        _without("overlap-moe-expert-parallel-comm"),
-        "ep-overlap-early-attn-memory-release works only with expert overlap.",
-        "performance.expert_overlap=true",
+    *(
+        Contradiction(
+            name,
+            _without("overlap-moe-expert-parallel-comm"),
+            f"{name} works only with expert overlap.",
+            "performance.expert_overlap=true",
+        )
+        for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
     ),
     Contradiction(
         "overlap-p2p-communication-warmup-flush",
