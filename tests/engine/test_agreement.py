@@ -15,7 +15,7 @@ from seatrial.spec.loader import loads
 from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
-from tests.engine.agreement.drawing import drawn
+from tests.engine.agreement.drawing import OPTIONS, drawn
 from tests.engine.agreement.healthy import NEWER
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
@@ -42,6 +42,12 @@ def test_both_agree_on_a_few_runs() -> None:
 
 def test_both_agree_on_a_few_runs_of_newer_models() -> None:
     hold(list(compare(range(NEWER, NEWER + FEW))))
+
+
+def test_both_agree_on_a_few_runs_with_other_options() -> None:
+    found = list(compare(range(OPTIONS, OPTIONS + FEW)))
+    assert [compared for compared in found if compared.missed] == []
+    assert unexplained(found) == []
 
 
 @pytest.mark.slow

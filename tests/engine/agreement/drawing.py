@@ -146,6 +146,32 @@ NEWER_CHANGES: dict[str, NewValue] = {
     "model.dimensions.norm_epsilon": _one_of(1e-6, 1e-5),
 }
 """Those of newer models, in draws from `NEWER` on."""
+OPTIONS = 3 * NEWER
+"""Draws from this number on change only performance options, of all models."""
+OPTION_CHANGES: dict[str, NewValue] = {
+    "performance.gradient_overlap": _one_of(True, False),
+    "performance.parameter_overlap": _one_of(True, False),
+    "performance.tensor_overlap": _one_of(True, False),
+    "performance.pipeline_overlap": _one_of(True, False),
+    "performance.expert_overlap": _one_of(True, False),
+    "performance.shared_expert_overlap": _one_of(True, False),
+    "performance.token_dispatcher": _one_of("alltoall", "allgather", "deepep", "hybridep"),
+    "performance.grouped_experts": _one_of(True, False),
+    "performance.fused_routing": _one_of(True, False),
+    "performance.fused_loss": _one_of(True, False),
+    "performance.fused_layers": _one_of(True, False),
+    "performance.cuda_graphs": _one_of("none", "layers", "step"),
+    "performance.moments": _one_of("fp32", "bf16"),
+    "performance.optimizer_offload": _one_of(0.25, 1.0),
+    "performance.activation_offload": _one_of(1, 2, 1000),
+}
+"""The performance options, and what they are set to."""
+
+
+def _changes(number: int) -> dict[str, NewValue]:
+    if number >= OPTIONS:
+        return OPTION_CHANGES
+    return CHANGES if number < NEWER else CHANGES | NEWER_CHANGES
 
 
 def drawn(number: int) -> Draw:
@@ -154,7 +180,7 @@ def drawn(number: int) -> Draw:
     run = healthy(draw, number)
     if draw.random() >= BROKEN_SHARE:
         return Draw(number, run, None)
-    changes = CHANGES if number < NEWER else CHANGES | NEWER_CHANGES
+    changes = _changes(number)
     absent = [
         f".{part}."
         for part in ("moe", "latent_attention")

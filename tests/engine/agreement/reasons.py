@@ -51,6 +51,15 @@ REASONS: dict[str, str] = {
     "ST-LENGTH-003": "The run would finish before its first save; the engine accepts this.",
     "ST-LENGTH-006": "There is no validation data; the engine skips evaluation.",
     "ST-LENGTH-007": "The engine decays the learning rate from where the warm-up has brought it.",
+    "ST-OPTION-001": (
+        "A performance option without what it needs. The engine ignores it (parameter overlap "
+        "without sharding), or fails when a layer is built or in the first step."
+    ),
+    "ST-OPTION-002": (
+        "A performance option that has no effect on this run (overlap without traffic, experts "
+        "without experts), is silently switched off (tensor overlap with latent attention), or "
+        "fails in the first step."
+    ),
     "ST-ENGINE-006": (
         "The engine has no argument for this setting, and would train a different model."
     ),

@@ -49,6 +49,15 @@ def _passes(*options: str) -> Callable[[OptionCase], bool]:
     return lambda case: any(_passed(case, name) not in (None, False) for name in options)
 
 
+def _graphs_needless(case: OptionCase) -> str:
+    """Return why graphs of layers do not pay off: they help if the host is slower than the GPU."""
+    if not case.model.is_moe:
+        return "a dense layer keeps the GPU busy while the host starts the next kernels."
+    if case.generation != "Blackwell":
+        return "on GPUs before Blackwell, layers take long enough to start the next kernels."
+    return ""
+
+
 def _unless(holds: Callable[[OptionCase], bool], reason: str) -> Callable[[OptionCase], str]:
     """Return the reason unless the condition holds."""
     return lambda case: "" if holds(case) else reason
@@ -153,6 +162,7 @@ OPTIONS = (
             LOCAL_LAYERS,
             DETERMINISTIC,
         ),
+        needless=_unless(_no_experts, "no published recipe for a model with experts has it."),
     ),
     EngineOption(
         "pipeline_overlap",
@@ -270,6 +280,7 @@ OPTIONS = (
                 "it does not work if shared experts are recomputed.",
             ),
         ),
+        needless=lambda _: "no published recipe has it.",
     ),
     EngineOption("fused_loss", (NO_GPU, DETERMINISTIC)),
     EngineOption("fused_layers", (NO_GPU,)),
@@ -389,10 +400,7 @@ OPTIONS = (
                 clashes=True,
             ),
         ),
-        needless=_unless(
-            lambda case: case.model.is_moe,
-            "a dense layer keeps the GPU busy while the host starts the next kernels.",
-        ),
+        needless=_graphs_needless,
         value=lambda _: CudaGraphs.LAYERS,
     ),
 )

@@ -54,8 +54,9 @@ def fitted_options(workload: Workload) -> Options:
     """Return the options that the runs had which were fitted.
 
     Of 306 performance recipes in Megatron-Bridge@067f987d: overlap of gradients in 296 and of
-    parameters in 291, fused loss in 290, grouped experts in all with experts; graphs in most with
-    experts; DeepEP or HybridEP in 150 of 195 with experts, on Blackwell in most.
+    parameters in 291, fused loss in 290, grouped experts in all with experts. Tensor overlap in
+    most without experts; graphs in most with experts, on Blackwell; DeepEP or HybridEP in 150 of
+    195 with experts, on Blackwell in most.
     """
     layout, moe = workload.layout, workload.model.moe
     newer = workload.hardware.accelerator.startswith(("b", "gb"))
@@ -63,14 +64,14 @@ def fitted_options(workload: Workload) -> Options:
     return Options(
         gradient_overlap=True,
         parameter_overlap=True,
-        tensor_overlap=True,
+        tensor_overlap=moe is None,
         pipeline_overlap=True,
         grouped_experts=True,
         fused_routing=True,
         fused_loss=True,
         fused_layers=True,
         token_dispatcher=TokenDispatcher.HYBRIDEP if flex else TokenDispatcher.ALLTOALL,
-        cuda_graphs=CudaGraphs.NONE if moe is None else CudaGraphs.LAYERS,
+        cuda_graphs=CudaGraphs.LAYERS if moe is not None and newer else CudaGraphs.NONE,
     )
 
 
@@ -103,8 +104,14 @@ def _always(_: Workload) -> bool:
     return True
 
 
-def _tensor(rates: Rates, _: Workload, __: Options) -> Rates:
-    """Without overlap, collectives reach no more than the link does."""
+def _tensor(rates: Rates, _: Workload, options: Options) -> Rates:
+    """Without overlap, collectives reach no more than the link does; with it, about twice that."""
+    if options.tensor_overlap:
+        return replace(
+            rates,
+            tensor_link=max(rates.tensor_link, 2 * UNHIDDEN),
+            tensor_network=max(rates.tensor_network, 2 * UNHIDDEN),
+        )
     return replace(
         rates,
         tensor_link=min(rates.tensor_link, UNHIDDEN),
@@ -167,10 +174,11 @@ def _dispatcher(rates: Rates, workload: Workload, options: Options) -> Rates:
 
 def _graphs(rates: Rates, workload: Workload, options: Options) -> Rates:
     """Kernels in a graph start without the host."""
-    on = options.cuda_graphs is not CudaGraphs.NONE
+    kept = 1 - (DENSE_GRAPHED if workload.model.moe is None else MOE_GRAPHED)
+    change = 1 / kept if options.cuda_graphs is CudaGraphs.NONE else kept
     if workload.model.moe is None:
-        return replace(rates, launch=rates.launch * (1 - DENSE_GRAPHED)) if on else rates
-    return replace(rates, moe_launch=rates.moe_launch / (1 - MOE_GRAPHED))
+        return replace(rates, launch=rates.launch * change)
+    return replace(rates, moe_launch=rates.moe_launch * change)
 
 
 EFFECTS = (
