@@ -223,8 +223,7 @@ MOE_FLAGS = {
     "moe-grouped-gemm": True,
     "moe-permute-fusion": True,
     "moe-router-fusion": True,
-    "cuda-graph-impl": "transformer_engine",
-    "cuda-graph-modules": ("attn", "moe_router", "moe_preprocess"),
+    "tp-comm-overlap": False,
     "expert-model-parallel-size": 1,
     "expert-tensor-parallel-size": 1,
 }
