@@ -140,7 +140,7 @@ def main() -> None:
     still = [n for n in NAMES if all(_change(each[n]) == "–" for each in predicted.values())]
     open_questions = [each for each in found if not each.reason]
     if still or open_questions:
-        raise SystemExit(f"no effect: {', '.join(still) or 'none'}; not explained: {open_questions}")
+        raise SystemExit(f"no effect: {', '.join(still)}; not explained: {open_questions}")
 
 
 if __name__ == "__main__":
