@@ -187,6 +187,10 @@ bench: $(ENV) worker-env corpus ## Compare the speed of data preparation with ot
 	SEATRIAL_WORKER_PYTHON=$$(scripts/environment.sh path worker)/bin/python \
 	$(PYTHON) -m benchmarks.dataprep.speed $(ARGS)
 
+.PHONY: options
+options: $(ENV) ## Print what each performance option needs and changes, and compare with published configurations; ARGS=--write updates the page
+	$(PYTHON) -m docs.tools.performance_options $(ARGS)
+
 .PHONY: backtest
 backtest: $(ENV) ## Predict published runs that were not used for fitting (some minutes)
 	$(PYTHON) -m backtest.prequential

@@ -82,13 +82,14 @@ def _case(row: dict[str, str], catalog: Catalog) -> tuple[OptionCase, Any]:
         for name in ("onprem", "eks", "aks")
         if row["node_type"] in catalog.profile(name).node_types
     )
+    nodes = int(row["gpus"]) // node.gpus
     spec = f"""
 apiVersion: seatrial.dev/v1alpha1
 name: tuned
 model: {{preset: {row["model"]}}}
 data: {{mock: true}}
 training: {{steps: 100, precision: {row["precision"]}}}
-cluster: {{profile: {profile}, node_type: {row["node_type"]}, nodes: {int(row["gpus"]) // node.gpus}}}
+cluster: {{profile: {profile}, node_type: {row["node_type"]}, nodes: {nodes}}}
 """
     basis = resolve_basis(loads(spec, "tuned.yaml"), catalog)
     sizes = {f"{name}_size": int(row[name]) for name in ("tp", "pp", "vp", "cp", "ep")}

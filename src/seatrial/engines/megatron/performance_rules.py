@@ -53,7 +53,7 @@ def _graphs_needless(case: OptionCase) -> str:
     """Return why graphs of layers do not pay off: they help if the host is slower than the GPU."""
     if not case.model.is_moe:
         return "a dense layer keeps the GPU busy while the host starts the next kernels."
-    if case.generation != "Blackwell":
+    if not case.generation.startswith("Blackwell"):
         return "on GPUs before Blackwell, layers take long enough to start the next kernels."
     return ""
 

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of performance options (`make options`).
+
+    python -m docs.tools.performance_options           # print them
+    python -m docs.tools.performance_options --write   # and put them into the page
+
+For each option: what Megatron requires, whether the twin executes it, by how much it changes the
+prediction of two plans, and how often published configurations agree with the planner. Exits with 1
+if an option changes nothing, or if a difference to a publication has no explanation.
+"""
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from backtest.tuned_options import Difference, configurations, differences
+from docs.tools.page_parts import ROOT, put, table
+from seatrial.catalog.catalog import Catalog
+from seatrial.docstrings import field_docs
+from seatrial.engines.megatron.performance_flags import EXECUTED_ON_CPU
+from seatrial.engines.megatron.performance_rules import OPTIONS
+from seatrial.planning.memory.estimate import memory
+from seatrial.planning.options import NAMES, Options
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.timing.option_effects import EFFECTS
+from seatrial.planning.timing.step_time import step_time
+from seatrial.spec.loader import loads
+from seatrial.spec.performance import CudaGraphs, MomentPrecision, PerformanceSpec, TokenDispatcher
+
+PAGE = ROOT / "docs/guides/performance-options.md"
+RUNS = {
+    "Llama 3.1 70B, 128 H100": ("llama3.1-70b", "p5.48xlarge", 16, ""),
+    "DeepSeek-V3, 256 B200": ("deepseek-v3", "p6-b200.48xlarge", 32, "ep_size: 32"),
+}
+"""The plans whose prediction is compared."""
+OTHER = {
+    "token_dispatcher": TokenDispatcher.DEEPEP,
+    "cuda_graphs": CudaGraphs.LAYERS,
+    "moments": MomentPrecision.BF16,
+    "optimizer_offload": 0.5,
+    "activation_offload": 4,
+}
+"""Values of options that are not switches, other than off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changes if an option is switched."""
+
+    seconds: float
+    """Relative change of the step time."""
+    bytes: float
+    """Relative change of the fullest stage's memory."""
+
+
+def changes(preset: str, node_type: str, nodes: int, layout: str) -> dict[str, Change]:
+    """Return what changes in a plan if each of its options is switched."""
+    spec = f"""
+apiVersion: seatrial.dev/v1alpha1
+name: options
+model: {{preset: {preset}}}
+data: {{mock: true}}
+training: {{steps: 100}}
+parallelism: {{{layout}}}
+cluster: {{profile: eks, node_type: {node_type}, nodes: {nodes}}}
+"""
+    run = plan_run(resolve_basis(loads(spec, "options.yaml"), Catalog()))
+    if run.chosen is None or run.constants is None:
+        raise SystemExit(f"{preset} on {node_type} has no prediction.")
+    workload, constants = run.chosen.workload, run.constants
+    before = step_time(workload, constants).total
+    held = memory(workload).fullest.total
+    found = {}
+    for name in NAMES:
+        other = replace(workload, options=_switched(workload.options or Options(), name))
+        found[name] = Change(
+            step_time(other, constants).total / before - 1, memory(other).fullest.total / held - 1
+        )
+    return found
+
+
+def _switched(options: Options, name: str) -> Options:
+    """Return the options with one of them switched on or off."""
+    off = getattr(Options(), name)
+    on = OTHER.get(name, True)
+    return replace(options, **{name: off if options.is_on(name) else on})
+
+
+def option_table(predicted: dict[str, dict[str, Change]]) -> str:
+    """Return the table of options."""
+    docs = field_docs(PerformanceSpec)
+    rules = {option.name: option for option in OPTIONS}
+    sources = {effect.option: effect.source for effect in EFFECTS}
+    rows = []
+    for name in NAMES:
+        cells = [_change(each[name]) for each in predicted.values()]
+        needs = "<br>".join(rule.rule for rule in rules[name].rules)
+        executed = "✓" if name in EXECUTED_ON_CPU else "needs a GPU"
+        source = sources.get(name, "assumed rate of the host")
+        rows.append((f"`{name}`", docs[name], needs, executed, *cells, source))
+    head = ("option", "what it does", "off if", "twin", *predicted, "size of the change")
+    return table(head, rows)
+
+
+def _change(change: Change) -> str:
+    """Return a change of time and memory, with a sign."""
+    words = [f"{100 * change.seconds:+.1f} % time"] if abs(change.seconds) > 5e-5 else []
+    if abs(change.bytes) > 5e-5:
+        words.append(f"{100 * change.bytes:+.1f} % memory")
+    return ", ".join(words) or "–"
+
+
+def comparison_table(found: list[Difference]) -> str:
+    """Return how often published configurations have the planner's options."""
+    rows, published = [], configurations()
+    for name in NAMES:
+        stated = sum(bool(row[name]) for row in published)
+        own = [each for each in found if each.option == name]
+        reasons = Counter(f"{each.ours} instead of {each.theirs}: {each.reason}" for each in own)
+        words = "<br>".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        rows.append((f"`{name}`", f"{stated - len(own)} of {stated}", words))
+    return table(("option", "equal", "differences, and why"), rows)
+
+
+def main() -> None:
+    """Print the tables, or put them into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    write = parser.parse_args().write
+    predicted = {title: changes(*facts) for title, facts in RUNS.items()}
+    catalog = Catalog()
+    found = [each for row in configurations() for each in differences(row, catalog)]
+    parts = {"options": option_table(predicted), "tuned": comparison_table(found)}
+    for name, made in parts.items():
+        print(f"{name}\n{made}\n")
+    if write:
+        put(PAGE, parts)
+    still = [n for n in NAMES if all(_change(each[n]) == "–" for each in predicted.values())]
+    open_questions = [each for each in found if not each.reason]
+    if still or open_questions:
+        raise SystemExit(f"no effect: {', '.join(still)}; not explained: {open_questions}")
+
+
+if __name__ == "__main__":
+    main()
