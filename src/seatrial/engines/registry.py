@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import Engine, Problem
 from seatrial.findings import Finding, Severity
+from seatrial.planning.options import NAMES, given_options
 from seatrial.planning.plan import Plan
 from seatrial.spec.engine import REGISTERED_ENGINES, engine_named
 from seatrial.spec.loader import LoadedSpec
+from seatrial.spec.run import RunSpec
 
 
 class _Registry(Mapping[str, Engine]):
@@ -43,7 +45,18 @@ def option_findings(loaded: LoadedSpec) -> list[Finding]:
 def plan_findings(loaded: LoadedSpec, plan: Plan) -> list[Finding]:
     """Report the settings in the plan that the engine does not support."""
     engine = ENGINES[loaded.spec.engine.name]
-    return [_finding(loaded, problem, "") for problem in engine.plan_problems(plan)]
+    problems = (*engine.plan_problems(plan), *_options_it_lacks(loaded.spec, engine))
+    return [_finding(loaded, problem, "") for problem in problems]
+
+
+def _options_it_lacks(spec: RunSpec, engine: Engine) -> Iterator[Problem]:
+    """Report performance options in a spec that its engine does not have."""
+    has = {option.name for option in engine.limits(spec).options}
+    options = given_options(spec)
+    for name in NAMES:
+        if options.is_on(name) and name not in has:
+            rule = f"{engine.title} does not have this option."
+            yield Problem(EngineCode.UNSUPPORTED, f"performance.{name}", rule, "Remove it.")
 
 
 def _finding(loaded: LoadedSpec, problem: Problem, value: str) -> Finding:

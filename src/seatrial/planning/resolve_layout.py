@@ -119,10 +119,12 @@ class LayoutResolution:
         return layout.spread_over(self.basis.machines.world_size)
 
     def choose_options(self, layout: Layout) -> None:
-        """Fill the performance options that the spec leaves to the planner.
+        """Fill the performance options that the spec leaves to the planner, if the engine has any.
 
         They follow from the layout, so they are not choices that a stored plan must keep.
         """
+        if not self.basis.limits.options:
+            return
         parallelism, asked = self.spec.parallelism, self.spec.performance
         chosen = self.basis.option_chooser().options(
             layout,

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from seatrial.codes.engines import EngineCode
 from seatrial.engines.megatron.performance_rules import OPTIONS
+from seatrial.engines.registry import plan_findings
 from seatrial.planning.layout import Layout
 from seatrial.planning.options import (
     NAMES,
@@ -232,13 +234,26 @@ def test_a_chooser_answers_for_each_layout() -> None:
     assert not chosen(four, Sharding.NONE).parameter_overlap
 
 
+FOUNDRY = (
+    *("engine.name=llm-foundry", "model.preset=mpt-7b", "parallelism.tp_size=1"),
+    *("parallelism.sharding=fsdp", "parallelism.recompute=full"),
+    "parallelism.sequence_parallel=false",
+)
+
+
 def test_an_engine_without_options_gets_none() -> None:
-    plan = resolved(
-        *("engine.name=llm-foundry", "model.preset=mpt-7b", "parallelism.tp_size=1"),
-        *("parallelism.sharding=fsdp", "parallelism.recompute=full"),
-        "parallelism.sequence_parallel=false",
-    )
+    plan = resolved(*FOUNDRY)
+    assert plan.spec.performance == PerformanceSpec()
     assert given_options(plan.spec) == NO_OPTIONS
+    assert not [field for field in plan.origins if field.startswith("performance.")]
+    assert plan_findings(loaded(*FOUNDRY), plan) == []
+
+
+def test_an_option_that_the_engine_does_not_have_is_refused() -> None:
+    given = (*FOUNDRY, "performance={fused_loss: true, tensor_overlap: false}")
+    (found,) = plan_findings(loaded(*given), resolved(*given))
+    assert (found.code, found.where.field) == (EngineCode.UNSUPPORTED, "performance.fused_loss")
+    assert found.rule == "LLM Foundry does not have this option."
 
 
 def test_options_in_words() -> None:
