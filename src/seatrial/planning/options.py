@@ -124,12 +124,12 @@ class EngineOption:
         """Return the first reason why the engine rejects it; None if it does not."""
         return next((rule for rule in self.rules if rule.holds(case)), None)
 
-    def problem(self, case: OptionCase) -> OptionRule | None:
-        """Return why the engine rejects the case's value of it; None if it does not."""
-        if case.options.is_on(self.name):
-            return self.against(case)
-        needed = self.required
-        return needed if needed is not None and needed.holds(case) else None
+    def problems(self, case: OptionCase) -> list[OptionRule]:
+        """Return why the engine rejects the case's value of it, or one reason to remove it."""
+        required = () if self.required is None else (self.required,)
+        rules = self.rules if case.options.is_on(self.name) else required
+        found = [rule for rule in rules if rule.holds(case)]
+        return next(([rule] for rule in found if not rule.by), found)
 
 
 class OptionChooser:

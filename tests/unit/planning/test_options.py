@@ -112,9 +112,17 @@ def test_an_option_sees_those_before_it() -> None:
 def test_an_option_that_the_run_needs_is_missed_only_where_it_is_off() -> None:
     needed = OptionRule(always, "the run needs it.", "performance.fused_loss=true")
     wanted = EngineOption("fused_loss", required=needed)
-    assert wanted.problem(case()) is needed
+    assert wanted.problems(case()) == [needed]
     on = replace(case(), options=Options(fused_loss=True))
-    assert wanted.problem(on) is None
+    assert wanted.problems(on) == []
+
+
+def test_every_change_is_named_unless_the_option_must_go() -> None:
+    first, second = (OptionRule(always, f"{name}.", f"{name}=true") for name in ("a", "b"))
+    gone = OptionRule(always, "never with it.")
+    on = replace(case(), options=Options(fused_loss=True))
+    assert EngineOption("fused_loss", (first, second)).problems(on) == [first, second]
+    assert EngineOption("fused_loss", (first, gone, second)).problems(on) == [gone]
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,7 @@ def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
         field = f"performance.{option.name}"
         if plan.origins.get(field) is not Origin.YOU:
             continue
-        found = option.problem(case)
-        if found is not None:
+        for found in option.problems(case):
             needs = bool(found.by) and not found.clashes
             yield RunProblem(
                 CheckCode.OPTION_NEEDS if needs else CheckCode.OPTION_AGAINST,
