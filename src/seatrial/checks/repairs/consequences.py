@@ -57,6 +57,7 @@ PARTS = {
     "training.precision": "this changes the precision: {changes}",
     "training.evaluation": "this changes the evaluation: {changes}",
     "parallelism": "this changes the layout, and with it memory use and speed: {changes}",
+    "performance": "this changes memory use and speed: {changes}",
     "cluster": "this changes where or how the run is executed: {changes}",
     "cluster.profile": "this uses a different cluster profile: {changes}",
     "cluster.node_type": "this uses a different node type: {changes}",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.planning.layout import Layout
+from seatrial.planning.options import Options
 from seatrial.planning.timing.quantities import layer_quantities
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.step_time import StepTimer, pieces
@@ -31,6 +32,7 @@ ANOTHER: dict[str, Any] = {
     "attention_share": 0.5,
     "moe_every": 2,
     "precision": Precision.FP32,
+    "options": Options(fused_layers=True),
 }
 """A different value of every field that a layer's time depends on."""
 MADE_FOR = {"model", "hardware"}
@@ -71,6 +73,13 @@ def test_a_timer_is_of_one_model_and_one_kind_of_machine(name: str) -> None:
     changed = replace(GIVEN, **{name: ANOTHER[name]})
     with pytest.raises(ValueError, match="a different model or different machines"):
         timer().step_time(changed)
+
+
+def test_layouts_with_other_options_do_not_share_the_times_of_layers() -> None:
+    own = timer()
+    fused, plain = (replace(GIVEN, options=Options(fused_layers=on)) for on in (True, False))
+    assert own.step_time(fused).total < own.step_time(plain).total
+    assert own.step_time(fused) == timer().step_time(fused)
 
 
 def test_every_field_of_a_workload_is_in_one_of_the_two_lists() -> None:
