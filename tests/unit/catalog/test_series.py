@@ -113,6 +113,10 @@ def test_exact_gelu_needs_an_option_of_the_engine(tmp_path: Path) -> None:
     with pytest.raises(FindingsError, match="exact GELU"):
         resolve_basis(load(file), Catalog())
     resolve_basis(load(file, ("engine.options.no-bias-gelu-fusion=true",)), Catalog())
+    # A new spec has the option.
+    file.unlink()
+    spec = load(planned(tmp_path, str(config), 1)).spec
+    assert spec.engine.options == {"no-bias-gelu-fusion": True}
 
 
 def test_a_model_that_the_engine_changes_says_so(tmp_path: Path) -> None:
