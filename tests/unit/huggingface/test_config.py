@@ -127,6 +127,10 @@ def test_a_window_is_read_by_layer() -> None:
     missing = read("mistral-7b-v0.3", sliding_window=...).window
     assert missing is not None
     assert missing.tokens == 4096
+    # As long as the model's sequences; those of a run may be longer.
+    whole = read("mistral-7b-v0.1", max_position_embeddings=4096).window
+    assert whole is not None
+    assert whole.tokens == 4096
 
 
 @pytest.mark.parametrize(
