@@ -68,10 +68,10 @@ def test_a_model_of_each_series_is_planned_and_checked(tmp_path: Path, model: st
     planned(tmp_path, model, SERIES[model])
 
 
-@pytest.mark.parametrize("model", ["qwen3-0.6b", "gpt-oss-20b", "smollm2-135m"])
+@pytest.mark.parametrize("model", ["qwen3-0.6b", "gpt-oss-20b", "smollm2-135m", "kimi-k2"])
 def test_a_model_by_its_file_is_planned_and_checked(tmp_path: Path, model: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[model]))
-    text = planned(tmp_path, str(tmp_path / "config.json"), 4).read_text()
+    text = planned(tmp_path, str(tmp_path / "config.json"), SERIES.get(model, 4)).read_text()
     assert f"model: {{huggingface: {tmp_path / 'config.json'}}}" in text
     assert "sequence_length: 4096" in text
     assert ("init_std: 0.0416667" in text) == (model == "smollm2-135m")
@@ -103,6 +103,20 @@ def test_what_is_wrong_with_a_file_is_reported_at_its_field(tmp_path: Path) -> N
     (finding,) = error.value.findings
     assert (finding.code, finding.where.field) == ("ST-HUB-002", "model.huggingface")
     assert finding.rule.startswith("attention_bias in the config.json: ")
+
+
+def test_what_the_engine_does_not_support_is_changed_in_a_copy_of_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(PUBLISHED["kimi-k2"]))
+    file = planned(tmp_path, str(config), 256)
+    # The engine rounds the limits of the ramp.
+    scaling = {**PUBLISHED["kimi-k2"]["rope_scaling"], "truncate": False}
+    config.write_text(json.dumps(PUBLISHED["kimi-k2"] | {"rope_scaling": scaling}))
+    with pytest.raises(FindingsError) as error:
+        plan(file)
+    (finding,) = error.value.findings
+    assert finding.where.field == "model.dimensions.rope_scaling.rounded"
+    assert finding.fix.startswith("Use true. Change it in a copy of the config.json, and ")
 
 
 def test_exact_gelu_needs_an_option_of_the_engine(tmp_path: Path) -> None:

@@ -261,6 +261,9 @@ def test_models_that_the_engine_changes_cannot_be_exchanged() -> None:
     kind = model_type_for(grouped.architecture)
     assert isinstance(kind, NoHubClass)
     assert kind.reason == f"{grouped.differences[0]}."
+    scaling = {**PUBLISHED["kimi-k2"]["rope_scaling"], "truncate": False}
+    kimi = read_config(PUBLISHED["kimi-k2"] | {"rope_scaling": scaling}, "kimi-k2")
+    assert "rounds" in kimi.differences[0]
 
 
 def test_the_closest_class_is_named_with_what_it_lacks() -> None:
