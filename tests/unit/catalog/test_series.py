@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
+from seatrial.cli.check import app as check_app
 from seatrial.cli.init import app
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
@@ -91,6 +92,26 @@ def test_a_plan_records_what_was_read_of_a_file(tmp_path: Path) -> None:
     assert before.preset is not None
     assert "@sha256:" in before.preset[0]
     assert before.architecture == after.architecture
+
+
+def test_relative_paths_of_model_and_data_start_at_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["gpt2"]))
+    (tmp_path / "text.txt").write_text("text")
+    monkeypatch.chdir(tmp_path)
+    words = ["specs/run.yaml", "--model", "./config.json", "--data", "text.txt"]
+    assert CliRunner().invoke(app, [*words, "--tokenizer", "hf://gpt2"]).exit_code == 0
+
+    def found(spec: str) -> str:
+        return CliRunner().invoke(check_app, [spec]).output
+
+    assert "ST-DATA-011" not in found("specs/run.yaml")
+    monkeypatch.chdir(tmp_path / "specs")
+    assert "ST-HUB-004" in found("run.yaml")
+    (tmp_path / "config.json").rename("config.json")
+    assert "ST-DATA-011" in found("run.yaml")
 
 
 def test_what_is_wrong_with_a_file_is_reported_at_its_field(tmp_path: Path) -> None:
