@@ -19,7 +19,7 @@ LLAMA3_CONSTANTS = {
     "high_frequency_factor": 4.0,
 }
 """The constants of Llama 3.1 in `RotaryEmbedding._apply_scaling`, which no flag changes."""
-LATENT_CONSTANTS = {"rounded": True}
+LATENT_CONSTANTS: dict[str, float] = {"rounded": True}
 """The constants of YaRN in latent attention (`MLASelfAttention`), which no flag changes."""
 
 
