@@ -119,7 +119,9 @@ DIMENSIONS: dict[str, dict[str, Any]] = {
         "rope_scaling": {
             "kind": "yarn",
             "factor": 40.0,
-            "original_positions": 4096,
+            # The ramp of Kimi-K2, and a length of its own.
+            "beta_fast": 1.0,
+            "original_positions": 512,
             "mscale": 1.0,
             "mscale_all_dim": 1.0,
         },

@@ -9,12 +9,16 @@ both in fp32, on the same drawn tokens, within 1e-4.
 import json
 import shutil
 import subprocess
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from seatrial.checkpoints.commit import commit, read_back
 from seatrial.checkpoints.exchange.safetensors_file import placed_tensors
+from seatrial.checkpoints.naming import METADATA
+from seatrial.checkpoints.starts import claim
 from seatrial.checkpoints.verification import verify
 from seatrial.engine_process.process import worker_python
 from seatrial.engine_process.weights import (
@@ -25,12 +29,16 @@ from seatrial.engine_process.weights import (
     import_weights,
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
+from seatrial.engines.megatron.checkpoints import COMMON
 from seatrial.engines.megatron.command_line import Arguments
+from seatrial.engines.megatron.hub_model import arguments_of_model
 from seatrial.errors import FindingsError
 from seatrial.storage.location import LocalPlace
 from tests.conftest import MEGATRON
 from tests.engine.conftest import Figure
 from tests.engine.toy import DENSE, LLAMA, SHARDED, start
+from tests.unit.checkpoints.exchange import models
+from tests.unit.checkpoints.made import archive, flip, metadata, record
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
@@ -144,6 +152,28 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
             str(saved), NAMING.directory_name(STEPS), tmp_path / "exported", engine=MEGATRON
         )
     assert [finding.code for finding in refused.value.findings] == ["ST-CHECKPOINT-007"]
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_model_without_a_class_is_refused_before_the_verification(tmp_path: Path) -> None:
+    arguments = arguments_of_model(models.LLAMA) | {"normalization": "LayerNorm"}
+    directory = tmp_path / NAMING.directory_name(STEPS)
+    directory.mkdir()
+    items = [archive([{"args": Namespace(**arguments)}]), archive({}, b"weights")]
+    names = ["__0_i1_0.distcp", "__1_i1_0.distcp"]
+    for name, item in zip(names, items, strict=True):
+        (directory / name).write_bytes(item)
+    places = zip([COMMON, "layer"], names, items, strict=True)
+    (directory / METADATA).write_bytes(metadata({k: (n, 0, len(i)) for k, n, i in places}))
+    claim(LocalPlace(tmp_path), "1", 0)
+    shards = [read_back(directory / name) for name in names]
+    commit(LocalPlace(tmp_path), shards, record(STEPS))
+    flip(directory / names[1])
+    with pytest.raises(FindingsError) as refused:
+        export_weights(str(tmp_path), directory.name, tmp_path / "exported", engine=MEGATRON)
+    (finding,) = refused.value.findings
+    assert finding.code == "ST-EXCHANGE-001"
+    assert "does not support norm: layernorm" in finding.rule
     assert not (tmp_path / "exported").exists()
 
 

@@ -13,26 +13,27 @@ tokens of each context-parallel rank, on GPUs too.
 """
 
 import json
-import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from seatrial.catalog.catalog import Catalog
-from seatrial.engine_process.process import worker_python
+from seatrial.engine_process.process import TrainingOutcome, worker_python
 from seatrial.engines.engine import Arguments, Trial
 from seatrial.engines.megatron.command_line import command_line
 from seatrial.engines.megatron.trial import trial_arguments
 from seatrial.planning.plan import Plan
+from seatrial.rehearsal.parity import FP32_BAR, compare
 from seatrial.spec.loader import loads
+from seatrial.worker.settings import EXPERT_COUNTS
 from tests.conftest import MEGATRON, plan_spec
 from tests.engine.families import FAMILIES, LENGTH, Model
+from tests.faults.warm import Warm
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
-BAR, NORM_BAR = 1e-6, 1e-5
 STEPS = 10
 SHORT = "deepseek-v3"
 """The family that every run of CI tries; `make engine` tries all."""
@@ -42,16 +43,6 @@ LAYOUTS: dict[str, dict[str, int]] = {
     "cp 2": {"cp_size": 2},
     "ep 2": {"ep_size": 2},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a run measured."""
-
-    losses: dict[str, float]
-    norms: dict[str, float]
-    parameters: list[int]
-    experts: dict[str, dict[str, int]]
 
 
 def plan_of(model: Model, layout: dict[str, int]) -> Plan:
@@ -92,58 +83,44 @@ def layouts_of(model: Model) -> list[str]:
     return [name for name in LAYOUTS if name not in left_out]
 
 
-def train_all(model: Model, directory: Path) -> dict[str, tuple[Plan, Measured]]:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Warm]:
+    """The engine, loaded once for all trainings here."""
+    warm = Warm(worker_python(MEGATRON), "tests.engine.warm_worker")
+    yield warm
+    warm.close()
+
+
+def train_all(
+    engine: Warm, model: Model, directory: Path
+) -> dict[str, tuple[Plan, TrainingOutcome]]:
     """Train a family on one rank and in each layout, from the same initial weights."""
     initial = str(directory / "initial")
     plans = {"one rank": plan_of(model, {})}
     plans |= {name: plan_of(model, LAYOUTS[name]) for name in layouts_of(model)}
-    beginning = {"save": initial, "load": None, "save-interval": 1, "train-iters": 1, "lr": 0.0}
-    runs = [("initial", arguments_of(plans["one rank"], directory) | beginning | {"min-lr": 0.0})]
-    loading = {"save": None, "save-interval": None, "load": initial, "finetune": True}
+
+    def train(name: str, plan: Plan, changed: Arguments) -> TrainingOutcome:
+        words = command_line(arguments_of(plan, directory) | changed)
+        told = {EXPERT_COUNTS: "1"} if "moe" in model else {}
+        log = directory / f"{name}.log"
+        outcome = engine.begin(log, words, told, plan.layout.world_size)
+        assert outcome.code == 0, f"{name}: {outcome.tail}"
+        return outcome
+
+    once: Arguments = {"save": initial, "load": None, "save-interval": 1, "train-iters": 1}
+    train("initial", plans["one rank"], once | {"lr": 0.0, "min-lr": 0.0})
+    loading: Arguments = {"save": None, "save-interval": None, "load": initial, "finetune": True}
     loading |= {"no-load-optim": True, "no-load-rng": True}
-    runs += [(name, arguments_of(plan, directory) | loading) for name, plan in plans.items()]
-    ranks = {name: plan.layout.world_size for name, plan in plans.items()}
-    file = directory / "runs.json"
-    file.write_text(
-        json.dumps(
-            [
-                {"name": name, "arguments": command_line(words), "ranks": ranks.get(name, 1)}
-                for name, words in runs
-            ]
-        )
-    )
-    command = [worker_python(MEGATRON), "-m", "tests.engine.forked_runs", str(file)]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(lines) == len(runs), done.stderr[-3000:]
-    found = {}
-    for line in lines:
-        assert not line["tail"], f"{line['name']}: {line['tail']}"
-        if line["name"] != "initial":
-            parts = {name: line[name] for name in ("losses", "norms", "parameters", "experts")}
-            found[line["name"]] = (plans[line["name"]], Measured(**parts))
+    return {name: (plan, train(name, plan, loading)) for name, plan in plans.items()}
+
+
+def counted_parameters(log: Path) -> dict[int, set[int]]:
+    """The parameters of a rank in each stage, as the engine prints them for each tp rank."""
+    printed = r"number of parameters on \([^)]*\) model parallel rank \(\d+, \d+, (\d+)\): (\d+)"
+    found: dict[int, set[int]] = {}
+    for stage, count in re.findall(printed, log.read_text()):
+        found.setdefault(int(stage), set()).add(int(count))
     return found
-
-
-def apart(one: dict[str, float], other: dict[str, float], steps: list[str]) -> float:
-    """The largest relative difference over these steps."""
-    assert len(one) == STEPS
-    assert set(one) == set(other)
-    return max(abs(one[step] - other[step]) / abs(one[step]) for step in steps)
-
-
-def equally_routed(one: Measured, other: Measured) -> list[str]:
-    """The steps before a token changes its expert; all steps if none does."""
-    steps = list(one.losses)
-    moved = (n for n, step in enumerate(steps) if one.experts[step] != other.experts[step])
-    return steps[: next(moved, STEPS)]
-
-
-def expected_parameters(plan: Plan) -> list[int]:
-    """The parameters of each rank: stages are the slowest dimension of the rank order."""
-    each = plan.layout.world_size // plan.layout.pp_size
-    return [count for count in plan.stage_parameters for _ in range(each)]
 
 
 def cases() -> list[object]:
@@ -154,22 +131,22 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize("family", cases())
 def test_a_family_trains_in_every_layout_as_on_one_rank(
-    family: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    family: str, engine: Warm, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    found = train_all(FAMILIES[family], tmp_path)
+    found = train_all(engine, FAMILIES[family], tmp_path)
     alone = found["one rank"][1]
     wrong = []
-    for name, (plan, measured) in found.items():
-        assert measured.parameters == expected_parameters(plan), name
+    for name, (plan, outcome) in found.items():
+        expected = {stage: {count} for stage, count in enumerate(plan.stage_parameters)}
+        assert counted_parameters(tmp_path / f"{name}.log") == expected, name
+        assert list(outcome.steps()) == list(range(1, STEPS + 1)), name
         if name == "one rank":
             continue
-        steps = equally_routed(alone, measured)
-        assert len(steps) >= STEPS // 2, f"{name}: a token changes its expert early"
-        loss = apart(alone.losses, measured.losses, steps)
-        norm = apart(alone.norms, measured.norms, steps)
-        said = f"{family:12} {name:6} loss {loss:.1e}, gradient norm {norm:.1e}"
-        said += f", {len(steps)} of {STEPS} steps routed equally" if len(steps) < STEPS else ""
+        parity = compare(alone, outcome)
+        said = f"{family:12} {name:6} {parity.words(FP32_BAR)}"
         record_property("figure", said)
-        if loss > BAR or norm > NORM_BAR:
+        early = parity.rerouting is not None and parity.rerouting.step <= STEPS // 2
+        assert not early, f"{name}: a token changes its expert early"
+        if parity.before is None or not parity.before.within(FP32_BAR):
             wrong.append(said)
     assert wrong == []

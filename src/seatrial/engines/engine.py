@@ -122,6 +122,8 @@ class ShortRun:
 
     steps: int
     layout: Layout
+    without_mtp: bool = False
+    """True to train without the layers for multi-token prediction."""
 
 
 @dataclass(frozen=True, slots=True)

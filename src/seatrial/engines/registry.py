@@ -62,5 +62,7 @@ def _options_it_lacks(spec: RunSpec, engine: Engine) -> Iterator[Problem]:
 def _finding(loaded: LoadedSpec, problem: Problem, value: str) -> Finding:
     unchecked = problem.code is EngineCode.UNCHECKED_OPTION
     severity = Severity.WARNING if unchecked else Severity.ERROR
-    where = loaded.where(problem.field)
-    return Finding(problem.code, severity, where, problem.rule, value, problem.fix)
+    where, fix = loaded.where(problem.field), problem.fix
+    if loaded.spec.model.huggingface is not None and problem.field.startswith("model.dimensions."):
+        fix += " Change it in a copy of the config.json, and set model.huggingface to that file."
+    return Finding(problem.code, severity, where, problem.rule, value, fix)

@@ -147,6 +147,8 @@ def engine_differences(model: Architecture) -> tuple[str, ...]:
                 "transformers normalises the compressed vectors of latent attention with an "
                 f"epsilon of 1e-6, the engine with the model's, {model.norm_epsilon}"
             )
+        if model.rope_scaling is not None and not model.rope_scaling.rounded:
+            found.append("in latent attention, the engine rounds the limits of YaRN's ramp")
     moe = model.moe
     if moe is not None and moe.top_k == 1 and moe.normalize_top_k:
         found.append(

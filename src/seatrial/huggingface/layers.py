@@ -61,9 +61,9 @@ class Window:
     """The window that transformers uses if the field is missing."""
 
     def read(self, fields: ConfigFields, found: Found) -> None:
-        """Ignore a window that is not shorter than the sequences."""
+        """Read the window, also one of `max_position_embeddings`: a run may train longer ones."""
         tokens = fields.typed("sliding_window", int, _missing_window(fields, self.missing))
-        if tokens is not None and tokens < found["max_positions"]:
+        if tokens is not None:
             found["window"] = {"tokens": tokens}
 
     def write(self, model: Architecture) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class OptionChooser:
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
     ) -> Options:
         """Return the options of a layout."""
-        key = (layout, sequence_parallel, sharding, recompute)
+        key = (self._alike(layout), sequence_parallel, sharding, recompute)
         found = self._chosen.get(key)
         if found is None:
             case = self.case(
@@ -192,6 +192,20 @@ class OptionChooser:
             )
             found = self._chosen[key] = choose_options(case, self._known)
         return found
+
+    def _alike(self, layout: Layout) -> tuple[object, ...]:
+        """Return what rules may depend on: which degrees are above 1, and what leaves a domain."""
+        domain = self._machine[-1]
+        return (
+            layout.tp_size > 1,
+            layout.tp_size > domain,
+            min(layout.pp_size, 3),
+            layout.vp_size > 1,
+            layout.cp_size > 1,
+            layout.dp_size > 1,
+            layout.ep_size > 1,
+            layout.ep_size * layout.etp_size > domain,
+        )
 
 
 def choose_options(case: OptionCase, known: tuple[EngineOption, ...]) -> Options:

@@ -27,6 +27,9 @@ from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.model import Architecture, hub_address
 from seatrial.spec.run import RunSpec
 
+EXACT_GELU_OPTION = "no-bias-gelu-fusion"
+"""The engine option without which Megatron approximates GELU by tanh."""
+
 
 @dataclass(frozen=True, slots=True)
 class Basis:
@@ -166,7 +169,7 @@ class _Resolution:
     def compare(self, preset: ModelPreset) -> None:
         """Report how the model will differ from the published one."""
         code, field_name = HubConfigCode.DIFFERENT, self.spec.model.field
-        option = "no-bias-gelu-fusion"
+        option = EXACT_GELU_OPTION
         if preset.exact_gelu and not self.spec.engine.options.get(option):
             rule = "the published model has exact GELU, and the engine approximates it by tanh."
             self.report.error(code, field_name, rule, "", f"Set engine.options.{option}=true.")

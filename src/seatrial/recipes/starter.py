@@ -13,7 +13,7 @@ from seatrial.codes.spec import SpecCode
 from seatrial.errors import FindingsError
 from seatrial.findings import Finding, Severity, Where
 from seatrial.planning.parameters import total_parameters
-from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.resolve import EXACT_GELU_OPTION, resolve_basis
 from seatrial.spec.cluster import NO_GPUS, Operator
 from seatrial.spec.engine import DEFAULT_ENGINE
 from seatrial.spec.loader import loads
@@ -123,6 +123,9 @@ def starter(wishes: Wishes, catalog: Catalog) -> Starter:
     ]
     if preset.engine != DEFAULT_ENGINE:
         lines += ["", f"engine: {{name: {preset.engine}}}"]
+    elif preset.exact_gelu:
+        option = f"{EXACT_GELU_OPTION}: true"
+        lines += ["", f"engine: {{options: {{{option}}}}}    # exact GELU, as published"]
     text = "\n".join(lines) + "\n"
     # This raises if names or machines are wrong; the planner checks the rest.
     resolve_basis(loads(text, "run.yaml"), catalog)

@@ -36,7 +36,9 @@ With usual initial weights, attention is nearly uniform and has little effect on
 twenty steps, so a wrong gradient in attention would pass."""
 STRONG_STEPS = 5
 STRONG_RUNS = ("strong", "reference")
-"""The two training runs from strong weights: the twin's, and the one that it is compared with."""
+"""The two training runs from strong weights: the twin's, and the one that it is compared with.
+
+The names of runs without multi-token prediction begin with the same words."""
 
 
 class DrillName(StrEnum):
@@ -77,7 +79,7 @@ Announce = Callable[[DrillName, str, int], None]
 
 def steps_of(training: str) -> int:
     """Return the last step of a training run, by its name."""
-    return STRONG_STEPS if training in STRONG_RUNS else STEPS
+    return STRONG_STEPS if training.startswith(STRONG_RUNS) else STEPS
 
 
 def _silent(drill: DrillName, doing: str, step: int) -> None:
@@ -125,6 +127,48 @@ class Full:
     environment: dict[str, str]
     """Environment variables that the engine needs."""
     engine: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class StrongComparison:
+    """A layout that a twin is compared with from strong weights."""
+
+    reference: Layout
+    without_mtp: bool = False
+    """True if both train without the layers for multi-token prediction."""
+
+    @property
+    def runs(self) -> tuple[str, str]:
+        """The names of the two training runs."""
+        twin, reference = STRONG_RUNS
+        ending = "-without-mtp" if self.without_mtp else ""
+        return f"{twin}{ending}", f"{reference}{ending}"
+
+    def words(self, degrees: str, parity: Parity) -> str:
+        """Format the comparison of a twin with these parallel degrees."""
+        model = " without multi-token prediction" if self.without_mtp else ""
+        layouts = f"{degrees} and {degree_words(self.reference)}"
+        return f"strong weights{model}, {layouts}: {parity.words(FP32_BAR)} (fp32)"
+
+
+def strong_comparisons(twin: Twin) -> list[StrongComparison]:
+    """Return the layouts that a twin is compared with: one rank.
+
+    Under context parallelism, Megatron averages the loss of further tokens over each rank's own
+    tokens, which differs from one rank's average. A model with multi-token prediction is therefore
+    compared with one rank without these layers, and with them in a layout of the same cp.
+    """
+    layout = twin.plan.layout
+    if layout.world_size == 1:
+        return []
+    if layout.cp_size == 1 or not twin.plan.model.architecture.mtp_layers:
+        return [StrongComparison(Layout())]
+    only_cp = Layout(cp_size=layout.cp_size)
+    differs = layout.world_size > only_cp.world_size
+    return [
+        StrongComparison(Layout(), without_mtp=True),
+        *([StrongComparison(only_cp)] if differs else []),
+    ]
 
 
 @dataclass
@@ -219,9 +263,14 @@ class Rehearsal:
         First from the same strong weights, in fp32, with one rank. Then resume from the checkpoint
         in a different layout.
         """
-        strong, said, seconds = self._compare_with_one_rank()
-        if said:
-            return self._result(DrillName.RESHARD, False, said, seconds)
+        strong: list[tuple[StrongComparison, Parity]] = []
+        seconds = 0.0
+        for comparison in strong_comparisons(self.twin) if self.engine.takes_strong_weights else ():
+            found, said, took = self._compare_strong(comparison)
+            seconds += took
+            if found is None or not found.holds(FP32_BAR):
+                return self._result(DrillName.RESHARD, False, said, seconds)
+            strong.append((comparison, found))
         straight = self._straight()
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the uninterrupted training failed", 0.0)
@@ -241,43 +290,35 @@ class Rehearsal:
         layouts = f"saved with {self._degrees}, resumed with {degree_words(other)}"
         said = f"{layouts}: {parity.words(bar)} ({precision})"
         judged = parity.is_conclusive(bar)
-        if strong is not None:
-            said += f"; {self._strong_words(strong)}"
-            judged = judged and strong.is_conclusive(FP32_BAR)
+        for comparison, found in strong:
+            said += f"; {comparison.words(self._degrees, found)}"
+            judged = judged and found.is_conclusive(FP32_BAR)
         result = self._result(DrillName.RESHARD, parity.holds(bar), said, seconds)
         return replace(result, judged=judged)
 
-    def _compare_with_one_rank(self) -> tuple[Parity | None, str, float]:
-        """Train from strong weights in fp32, with the twin's layout and on one rank.
+    def _compare_strong(self, comparison: StrongComparison) -> tuple[Parity | None, str, float]:
+        """Train from strong weights in fp32, with the twin's layout and with the reference.
 
-        Return the comparison, the failure if there is one, and the duration in seconds. There is no
-        comparison if the twin has one rank, or if the engine's initial weights depend on the
-        layout.
+        Return the comparison, or None if a training run failed, with the result on one line and
+        the duration in seconds.
         """
-        layout = self.twin.plan.layout
-        if layout.world_size == 1 or not self.engine.takes_strong_weights:
-            return None, "", 0.0
-        alone = reference_layout(self.twin)
-        twin = self._train(STRONG_RUNS[0], self._compared(layout), DrillName.RESHARD, strong=True)
-        if twin.code:
-            return None, _failure(twin), twin.seconds
-        arguments = self._compared(alone)
-        one = self._train(
-            STRONG_RUNS[1], arguments, DrillName.RESHARD, alone.world_size, strong=True
-        )
-        seconds = twin.seconds + one.seconds
-        if one.code:
-            return None, _failure(one), seconds
+        outcomes, seconds = [], 0.0
+        layouts = (self.twin.plan.layout, comparison.reference)
+        for name, layout in zip(comparison.runs, layouts, strict=True):
+            short = ShortRun(STRONG_STEPS, layout, comparison.without_mtp)
+            arguments = self._arguments(short=short)
+            ranks = layout.world_size
+            outcome = self._train(name, arguments, DrillName.RESHARD, ranks, strong=True)
+            seconds += outcome.seconds
+            if outcome.code:
+                return None, _failure(outcome), seconds
+            outcomes.append(outcome)
+        twin, one = outcomes
         done = len(one.steps().keys() & twin.steps().keys())
         if done != STRONG_STEPS:
             return None, f"finished {done} of {STRONG_STEPS} steps with strong weights", seconds
         parity = compare(one, twin)
-        said = "" if parity.holds(FP32_BAR) else self._strong_words(parity)
-        return parity, said, seconds
-
-    def _strong_words(self, parity: Parity) -> str:
-        alone = degree_words(reference_layout(self.twin))
-        return f"strong weights, {self._degrees} and {alone}: {parity.words(FP32_BAR)} (fp32)"
+        return parity, comparison.words(self._degrees, parity), seconds
 
     def evaluate(self) -> Result:
         """Require finite losses in the evaluations during the uninterrupted training run."""
@@ -339,10 +380,6 @@ class Rehearsal:
         tokens = self.twin.data.null_tokenizer
         trial = Trial(str(self.directory), where, tokens, resharding, short)
         return self.engine.trial_arguments(self.twin.plan, trial)
-
-    def _compared(self, layout: Layout) -> Arguments:
-        """Return the arguments for a few steps in fp32 with a layout, without saving."""
-        return self._arguments(short=ShortRun(STRONG_STEPS, layout))
 
     def _saving(self, where: Path) -> Arguments:
         """Return the arguments for a drill that saves to its own directory."""
@@ -408,16 +445,6 @@ def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True
     if layout.tp_size > 1:
         return replace(layout, tp_size=1)
     return replace(layout, tp_size=2, dp_size=max(1, layout.dp_size // 2))
-
-
-def reference_layout(twin: Twin) -> Layout:
-    """Return the layout that a twin is compared with: one rank.
-
-    Under context parallelism, Megatron averages the loss of further tokens over each rank's own
-    tokens, so a model with multi-token prediction keeps its cp.
-    """
-    keeps = twin.plan.model.architecture.mtp_layers
-    return Layout(cp_size=twin.plan.layout.cp_size if keeps else 1)
 
 
 def _figures(event: object) -> tuple[object, object]:

@@ -229,14 +229,14 @@ def _small_latent(latent: LatentAttention | None) -> dict[str, Any] | None:
 def _small_scaling(model: Architecture) -> dict[str, Any] | None:
     """Return the scaling of rotary frequencies, for sequences longer than the original ones.
 
-    Megatron has fixed lengths for llama3 and for latent attention. Their scaling matters at any
-    length, because some frequencies are low enough.
+    Megatron has a fixed length for llama3. That scaling matters at any length, because some
+    frequencies are low enough.
     """
     scaling = model.rope_scaling
     if scaling is None:
         return None
     kept = scaling.model_dump(mode="json")
-    if scaling.kind is RopeScalingKind.YARN and model.latent_attention is None:
+    if scaling.kind is RopeScalingKind.YARN:
         kept["original_positions"] = SEQUENCE // 2
     return kept
 

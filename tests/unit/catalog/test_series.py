@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
+from seatrial.cli.check import app as check_app
 from seatrial.cli.init import app
 from seatrial.errors import FindingsError
 from seatrial.findings import Severity
@@ -68,10 +69,10 @@ def test_a_model_of_each_series_is_planned_and_checked(tmp_path: Path, model: st
     planned(tmp_path, model, SERIES[model])
 
 
-@pytest.mark.parametrize("model", ["qwen3-0.6b", "gpt-oss-20b", "smollm2-135m"])
+@pytest.mark.parametrize("model", ["qwen3-0.6b", "gpt-oss-20b", "smollm2-135m", "kimi-k2"])
 def test_a_model_by_its_file_is_planned_and_checked(tmp_path: Path, model: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[model]))
-    text = planned(tmp_path, str(tmp_path / "config.json"), 4).read_text()
+    text = planned(tmp_path, str(tmp_path / "config.json"), SERIES.get(model, 4)).read_text()
     assert f"model: {{huggingface: {tmp_path / 'config.json'}}}" in text
     assert "sequence_length: 4096" in text
     assert ("init_std: 0.0416667" in text) == (model == "smollm2-135m")
@@ -93,6 +94,26 @@ def test_a_plan_records_what_was_read_of_a_file(tmp_path: Path) -> None:
     assert before.architecture == after.architecture
 
 
+def test_relative_paths_of_model_and_data_start_at_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["gpt2"]))
+    (tmp_path / "text.txt").write_text("text")
+    monkeypatch.chdir(tmp_path)
+    words = ["specs/run.yaml", "--model", "./config.json", "--data", "text.txt"]
+    assert CliRunner().invoke(app, [*words, "--tokenizer", "hf://gpt2"]).exit_code == 0
+
+    def found(spec: str) -> str:
+        return CliRunner().invoke(check_app, [spec]).output
+
+    assert "ST-DATA-011" not in found("specs/run.yaml")
+    monkeypatch.chdir(tmp_path / "specs")
+    assert "ST-HUB-004" in found("run.yaml")
+    (tmp_path / "config.json").rename("config.json")
+    assert "ST-DATA-011" in found("run.yaml")
+
+
 def test_what_is_wrong_with_a_file_is_reported_at_its_field(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(PUBLISHED["qwen3-0.6b"]))
@@ -105,6 +126,20 @@ def test_what_is_wrong_with_a_file_is_reported_at_its_field(tmp_path: Path) -> N
     assert finding.rule.startswith("attention_bias in the config.json: ")
 
 
+def test_what_the_engine_does_not_support_is_changed_in_a_copy_of_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(PUBLISHED["kimi-k2"]))
+    file = planned(tmp_path, str(config), 256)
+    # The engine rounds the limits of the ramp.
+    scaling = {**PUBLISHED["kimi-k2"]["rope_scaling"], "truncate": False}
+    config.write_text(json.dumps(PUBLISHED["kimi-k2"] | {"rope_scaling": scaling}))
+    with pytest.raises(FindingsError) as error:
+        plan(file)
+    (finding,) = error.value.findings
+    assert finding.where.field == "model.dimensions.rope_scaling.rounded"
+    assert finding.fix.startswith("Use true. Change it in a copy of the config.json, and ")
+
+
 def test_exact_gelu_needs_an_option_of_the_engine(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(PUBLISHED["gpt2"]))
@@ -113,6 +148,10 @@ def test_exact_gelu_needs_an_option_of_the_engine(tmp_path: Path) -> None:
     with pytest.raises(FindingsError, match="exact GELU"):
         resolve_basis(load(file), Catalog())
     resolve_basis(load(file, ("engine.options.no-bias-gelu-fusion=true",)), Catalog())
+    # A new spec has the option.
+    file.unlink()
+    spec = load(planned(tmp_path, str(config), 1)).spec
+    assert spec.engine.options == {"no-bias-gelu-fusion": True}
 
 
 def test_a_model_that_the_engine_changes_says_so(tmp_path: Path) -> None:

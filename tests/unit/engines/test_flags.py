@@ -190,13 +190,16 @@ YARN = {"kind": "yarn", "factor": 40, "original_positions": 4096, "mscale_all_di
         ),
         ({"latent_attention": LATENT}, LATENT_FLAGS),
         (
-            {"latent_attention": LATENT, "rope_scaling": YARN},
+            {"latent_attention": LATENT, "rope_scaling": YARN | {"beta_fast": 1.0}},
             {name: value for name, value in LATENT_FLAGS.items() if name != "no-rope-fusion"}
             | {
                 "rope-type": "yarn",
                 "rotary-scaling-factor": 40.0,
                 "mscale": 1.0,
                 "mscale-all-dim": 1.0,
+                "yarn-original-max-position-embeddings": 4096,
+                "yarn-beta-fast": 1.0,
+                "yarn-beta-slow": 1.0,
             },
         ),
         (

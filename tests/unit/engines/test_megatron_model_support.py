@@ -165,11 +165,18 @@ def test_the_constants_of_llama_3_are_fixed(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("original_positions", 8192), ("beta_fast", 16.0), ("beta_slow", 2.0), ("rounded", False)],
+    ("name", "value", "is_fixed"),
+    [
+        ("original_positions", 8192, False),
+        ("beta_fast", 16.0, False),
+        ("beta_slow", 2.0, False),
+        ("rounded", False, True),
+    ],
 )
-def test_the_constants_of_yarn_are_fixed_only_in_latent_attention(name: str, value: float) -> None:
+def test_in_latent_attention_the_ramp_of_yarn_is_rounded(
+    name: str, value: float, is_fixed: bool
+) -> None:
     scaling: Model = {"rope_scaling": YARN | {name: value}}
     assert problems(scaling) == []
-    field = f"model.dimensions.rope_scaling.{name}"
-    assert problems(scaling | {"latent_attention": LATENT}) == [field]
+    fields = [f"model.dimensions.rope_scaling.{name}"] if is_fixed else []
+    assert problems(scaling | {"latent_attention": LATENT}) == fields

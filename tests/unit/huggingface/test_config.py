@@ -127,6 +127,10 @@ def test_a_window_is_read_by_layer() -> None:
     missing = read("mistral-7b-v0.3", sliding_window=...).window
     assert missing is not None
     assert missing.tokens == 4096
+    # As long as the model's sequences; those of a run may be longer.
+    whole = read("mistral-7b-v0.1", max_position_embeddings=4096).window
+    assert whole is not None
+    assert whole.tokens == 4096
 
 
 @pytest.mark.parametrize(
@@ -257,6 +261,9 @@ def test_models_that_the_engine_changes_cannot_be_exchanged() -> None:
     kind = model_type_for(grouped.architecture)
     assert isinstance(kind, NoHubClass)
     assert kind.reason == f"{grouped.differences[0]}."
+    scaling = {**PUBLISHED["kimi-k2"]["rope_scaling"], "truncate": False}
+    kimi = read_config(PUBLISHED["kimi-k2"] | {"rope_scaling": scaling}, "kimi-k2")
+    assert "rounds" in kimi.differences[0]
 
 
 def test_the_closest_class_is_named_with_what_it_lacks() -> None:

@@ -5,6 +5,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,39 @@ def test_strong_weights_are_compared_in_fp32_without_dropout(
         assert arguments["tensor-model-parallel-size"] == tp
         # Both pad the vocabulary to the same size.
         assert arguments["make-vocab-size-divisible-by"] == 256 // tp
+
+
+@pytest.mark.parametrize(("nodes", "cp"), [(2, 4), (1, 8)])
+def test_multi_token_prediction_under_cp_is_compared_with_one_rank_without_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nodes: int, cp: int
+) -> None:
+    given = {}
+
+    def answer(training: Training) -> TrainingOutcome:
+        given[training.name] = training
+        return trained()(replace(training, name=training.name.removesuffix("-without-mtp")))
+
+    sizes = "layers: 4, hidden_size: 64, heads: 4, vocab_size: 997, max_positions: 8192"
+    model = f"model={{dimensions: {{family: llama, {sizes}, mtp_layers: 1}}}}"
+    layout = ["parallelism.tp_size=1", f"parallelism.cp_size={cp}", f"cluster.nodes={nodes}"]
+    rest = ("parallelism.sequence_parallel=false", "training.sequence_length=2048")
+    code, output = rehearse(
+        monkeypatch, tmp_path, "reshard", answer, overrides=(model, *layout, *rest)
+    )
+    assert code == 0, output
+    said = " ".join(output.split()).replace("multi- token", "multi-token")
+    without = [given[f"{name}-without-mtp"] for name in drills.STRONG_RUNS]
+    assert [each.arguments["mtp-num-layers"] for each in without] == [None, None]
+    assert [each.arguments["context-parallel-size"] for each in without] == [2, 1]
+    assert "strong weights without multi-token prediction, cp 2" in said
+    # With the layers, in a layout of the same cp; not if that is the twin's.
+    assert ("reference" in given) == (nodes * 8 > cp)
+    if "reference" in given:
+        assert "strong weights, cp 2 · dp 2 and cp 2: losses" in said
+        for name in drills.STRONG_RUNS:
+            assert given[name].arguments["mtp-num-layers"] == 1
+            assert given[name].arguments["context-parallel-size"] == 2
+    assert all(drills.steps_of(each.name) == drills.STRONG_STEPS for each in without)
 
 
 def test_a_token_that_changes_its_expert_is_neither_a_failure_nor_a_pass(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.checkpoints.exchange.model import class_name
-from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors
+from seatrial.checkpoints.exchange.safetensors_file import Placed, placed_tensors, same_values
 from seatrial.checkpoints.exchange.shapes import HubTensor, hub_tensors
 from seatrial.checkpoints.exchange.weight_map import MappedTensor
 from seatrial.codes.exchange import ExchangeCode, refusal
@@ -65,7 +65,8 @@ def plan_import(directory: Path, entries: WeightMap) -> ImportPlan:
     model = _without_missing_layers(model, there)
     sources = {one.name: one for one in hub_tensors(model.architecture, entries(model))}
     places = {name: _found(name, one, there, directory) for name, one in sources.items()}
-    _refuse_left_over(model, set(there) - {one.tensor.name for one in places.values()}, directory)
+    used = {one.tensor.name for one in places.values()} | _repeated(model, places, there)
+    _refuse_left_over(model, set(there) - used, directory)
     named = str(config.get("_name_or_path") or directory.resolve())
     return ImportPlan(model, sources, places, f"HuggingFaceTokenizer {named}")
 
@@ -80,6 +81,29 @@ def _without_missing_layers(model: HubModel, there: dict[str, Placed]) -> HubMod
     if not architecture.mtp_layers or any(name.startswith(first) for name in there):
         return model
     return replace(model, architecture=architecture.replace(mtp_layers=0))
+
+
+def _repeated(model: HubModel, places: dict[str, Placed], there: dict[str, Placed]) -> set[str]:
+    """Return the tensors that repeat others in published layers for multi-token prediction.
+
+    DeepSeek-V3 and GLM-4.5 store the embedding and the output projection again in each of these
+    layers. The engine uses the model's own there.
+    """
+    sizes, embedding = model.architecture, "model.embed_tokens.weight"
+    output = embedding if sizes.tied_embeddings else "lm_head.weight"
+    found = set()
+    for layer in range(sizes.layers, sizes.layers + sizes.mtp_layers):
+        for ending, own in (("embed_tokens", embedding), ("shared_head.head", output)):
+            name = f"model.layers.{layer}.{ending}.weight"
+            if name not in there:
+                continue
+            if not same_values(there[name], places[own]):
+                rule = f"{name} differs from {own}, which the engine uses in its place."
+                fix = "To import the model without its layers for multi-token prediction, load and "
+                fix += "save it with transformers, which leaves them out."
+                raise refusal(ExchangeCode.TENSORS, str(there[name].file), rule, fix, name)
+            found.add(name)
+    return found
 
 
 def read_model(directory: Path) -> HubModel:

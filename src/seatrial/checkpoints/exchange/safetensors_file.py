@@ -21,6 +21,8 @@ LARGEST_FILE = 5_000_000_000
 """Maximum tensor bytes per file. Larger models are split, as in Hugging Face's own tools."""
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _LONGEST_HEADER = 100 << 20
+_READ_BYTES = 8 << 20
+"""How much of a tensor is in memory at once for a comparison."""
 _NAMES = {name: ours for ours, (name, _) in DTYPES.items()}
 
 
@@ -121,6 +123,22 @@ def placed_tensors(directory: Path) -> dict[str, Placed]:
     for file in files:
         found |= _read_header(file)
     return found
+
+
+def same_values(one: Placed, other: Placed) -> bool:
+    """True if two tensors have the same data type, shape and bytes; reads a little at a time."""
+    if (one.tensor.dtype, one.tensor.shape) != (other.tensor.dtype, other.tensor.shape):
+        return False
+    left = one.tensor.size
+    with one.file.open("rb") as ours, other.file.open("rb") as theirs:
+        ours.seek(one.offset)
+        theirs.seek(other.offset)
+        while left:
+            size = min(left, _READ_BYTES)
+            if ours.read(size) != theirs.read(size):
+                return False
+            left -= size
+    return True
 
 
 def _read_header(file: Path) -> dict[str, Placed]:

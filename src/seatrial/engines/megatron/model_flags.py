@@ -77,29 +77,19 @@ def _window[T: ArgumentValue](value: Callable[[AttentionWindow], T]) -> Callable
 
 
 def _scaling[T: ArgumentValue](
-    kind: RopeScalingKind, value: Callable[[RopeScaling], T], *, in_latent: bool = True
+    kind: RopeScalingKind, value: Callable[[RopeScaling], T]
 ) -> Callable[[Plan], T | None]:
-    """Return a value of the scaling of rotary frequencies if it has this kind, otherwise None.
-
-    Args:
-        kind: The kind of the scaling.
-        value: Reads the value.
-        in_latent: True if latent attention has the flag too.
-    """
+    """Return a value of the scaling of rotary frequencies if it has this kind, otherwise None."""
 
     def read(model: Architecture) -> T | None:
         scaling = model.rope_scaling
-        if scaling is None or scaling.kind is not kind:
-            return None
-        return value(scaling) if in_latent or model.latent_attention is None else None
+        return None if scaling is None or scaling.kind is not kind else value(scaling)
 
     return _model(read)
 
 
-def _yarn[T: ArgumentValue](
-    value: Callable[[RopeScaling], T], *, in_latent: bool = True
-) -> Callable[[Plan], T | None]:
-    return _scaling(RopeScalingKind.YARN, value, in_latent=in_latent)
+def _yarn[T: ArgumentValue](value: Callable[[RopeScaling], T]) -> Callable[[Plan], T | None]:
+    return _scaling(RopeScalingKind.YARN, value)
 
 
 def has_yarn(model: Architecture) -> bool:
@@ -256,25 +246,26 @@ _POSITION_FLAGS = (
         "model.dimensions.rope_scaling.mscale_all_dim",
         _yarn(lambda s: s.mscale_all_dim),
     ),
+    # The worker passes these three on to latent attention, for which the engine ignores them.
     Flag(
         "yarn-original-max-position-embeddings",
         "model.dimensions.rope_scaling.original_positions",
-        _yarn(lambda s: s.original_positions, in_latent=False),
+        _yarn(lambda s: s.original_positions),
     ),
     Flag(
         "yarn-beta-fast",
         "model.dimensions.rope_scaling.beta_fast",
-        _yarn(lambda s: s.beta_fast, in_latent=False),
+        _yarn(lambda s: s.beta_fast),
     ),
     Flag(
         "yarn-beta-slow",
         "model.dimensions.rope_scaling.beta_slow",
-        _yarn(lambda s: s.beta_slow, in_latent=False),
+        _yarn(lambda s: s.beta_slow),
     ),
     Flag(
         "no-yarn-correction-range-round-to-int",
         "model.dimensions.rope_scaling.rounded",
-        _yarn(lambda s: not s.rounded, in_latent=False),
+        _yarn(lambda s: not s.rounded),
     ),
 )
 

@@ -19,13 +19,8 @@ LLAMA3_CONSTANTS = {
     "high_frequency_factor": 4.0,
 }
 """The constants of Llama 3.1 in `RotaryEmbedding._apply_scaling`, which no flag changes."""
-LATENT_CONSTANTS = {
-    "original_positions": 4096,
-    "beta_fast": 32.0,
-    "beta_slow": 1.0,
-    "rounded": True,
-}
-"""The constants of YaRN in latent attention (`MLATransformerConfig`), which no flag changes."""
+LATENT_CONSTANTS: dict[str, float] = {"rounded": True}
+"""The constants of YaRN in latent attention (`MLASelfAttention`), which no flag changes."""
 
 
 @dataclass(frozen=True, slots=True)

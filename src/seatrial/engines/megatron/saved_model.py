@@ -153,7 +153,7 @@ def _scaling(values: Values, kind: str) -> dict[str, Any] | None:
     return {
         "kind": RopeScalingKind.YARN,
         "factor": float(values.get("rotary_scaling_factor") or 1.0),
-        # With latent attention, the engine has no flags for the length and the ramp.
+        # The engine's defaults, which it does not store.
         "original_positions": int(values.get("yarn_original_max_position_embeddings") or 4096),
         "beta_fast": float(values.get("yarn_beta_fast") or 32.0),
         "beta_slow": float(values.get("yarn_beta_slow") or 1.0),

@@ -91,8 +91,10 @@ def _without_saving(step: int) -> Arguments:
 
 def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
     """Return the arguments for a few steps whose differences are only rounding in fp32."""
-    files = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
-    return files | {
+    unused = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
+    if short.without_mtp:
+        unused |= dict.fromkeys(("mtp-num-layers", "mtp-loss-scaling-factor"))
+    return unused | {
         "use-persistent-ckpt-worker": None,
         "async-strategy": None,
         "exit-interval": short.steps,

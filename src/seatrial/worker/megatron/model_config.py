@@ -14,4 +14,11 @@ def model_config(args: Namespace) -> GPTModelConfig:
     # The engine parses this flag but does not pass it on, so its model would always have factor 8
     # (megatron-core 0.19.2, training/argument_utils.py).
     config.rope_scaling_factor = args.rope_scaling_factor
+    if args.multi_latent_attention:
+        # The engine ignores these flags for latent attention, and its model would always have the
+        # constants of DeepSeek-V3 (_apply_yarn_config_from_args in the same file).
+        for name in ("original_max_position_embeddings", "beta_fast", "beta_slow"):
+            given = getattr(args, f"yarn_{name}")
+            if given is not None:
+                setattr(config.transformer, name, given)
     return config

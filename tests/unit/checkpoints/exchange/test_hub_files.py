@@ -118,6 +118,61 @@ def test_weights_without_multi_token_prediction_are_imported_without_it(tmp_path
     assert plan_import(write(tmp_path / "all", model), entries).model.architecture.mtp_layers == 1
 
 
+def write_repeats(directory: Path, *, differing: str = "", dtype: str = "bfloat16") -> str:
+    """Published weights, whose layers for multi-token prediction repeat the embedding and the head.
+
+    Return the layer's prefix; every tensor but the `differing` one has the bytes of zeros.
+    """
+    model = BY_TYPE["deepseek_v3"]
+    write(directory, model)
+    sizes = model.architecture
+    layer = f"model.layers.{sizes.layers}"
+    shape = (sizes.vocab_size, sizes.hidden_size)
+    names = [f"{layer}.embed_tokens.weight", f"{layer}.shared_head.head.weight"]
+    tensors = [Tensor(name, dtype, shape) for name in names]
+    data = {tensor.name: bytearray(tensor.size) for tensor in tensors}
+    if differing:
+        data[f"{layer}.{differing}"][-1] = 1
+    (directory / "repeats.safetensors").write_bytes(header(tensors) + b"".join(data.values()))
+    index = json.loads((directory / INDEX).read_text())
+    index["weight_map"] |= dict.fromkeys(names, "repeats.safetensors")
+    (directory / INDEX).write_text(json.dumps(index))
+    return layer
+
+
+def test_repeated_embeddings_of_published_prediction_layers_are_imported_once(
+    tmp_path: Path,
+) -> None:
+    model = BY_TYPE["deepseek_v3"]
+    write_repeats(tmp_path)
+    plan = plan_import(tmp_path, entries)
+    assert plan.places == {
+        name: place for name, place in placed_tensors(tmp_path).items() if name in plan.places
+    }
+    assert len(plan.places) == len(list(hub_tensors(model.architecture, entries(model))))
+    assert plan.model.architecture.mtp_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("changed_part", "own"),
+    [
+        ({"differing": "embed_tokens.weight"}, "model.embed_tokens.weight"),
+        ({"differing": "shared_head.head.weight"}, "lm_head.weight"),
+        ({"dtype": "float16"}, "model.embed_tokens.weight"),
+    ],
+)
+def test_a_prediction_layer_with_an_embedding_of_its_own_is_refused(
+    tmp_path: Path, changed_part: dict[str, str], own: str
+) -> None:
+    layer = write_repeats(tmp_path, **changed_part)
+    with pytest.raises(FindingsError) as refused:
+        plan_import(tmp_path, entries)
+    (finding,) = refused.value.findings
+    assert finding.code == "ST-EXCHANGE-003"
+    assert finding.rule.startswith(f"{layer}.")
+    assert f"differs from {own}, which the engine uses in its place." in finding.rule
+
+
 def first(directory: Path) -> Path:
     return min(directory.glob("*.safetensors"))
 
