@@ -14,6 +14,8 @@ from seatrial.storage.state_files import read_json
 
 CONFIGS = Path(__file__).parent / "data" / "model-configs"
 """The published configurations that ship with Seatrial, with where each was read."""
+QUANTIZATION = "quantization_config"
+"""The field of a config.json whose weights are quantised."""
 
 
 def published_model(name: str) -> HubModel:
@@ -30,6 +32,7 @@ def published_facts(name: str, without: Collection[str]) -> dict[str, Any]:
         "init_std": model.init_std,
         "exact_gelu": model.exact_gelu,
         "differences": list(model.differences),
+        "quantized": QUANTIZATION in model.ignored,
     }
 
 
@@ -51,6 +54,7 @@ def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
         init_std=model.init_std,
         exact_gelu=model.exact_gelu,
         differences=model.differences,
+        quantized=QUANTIZATION in model.ignored,
     )
 
 

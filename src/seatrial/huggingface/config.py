@@ -16,7 +16,7 @@ from seatrial.huggingface.parts import Found
 from seatrial.huggingface.refused import IGNORED, why_refused
 from seatrial.huggingface.tables import EXACT_GELU, READ_AS, TABLES, ModelTable
 from seatrial.spec.model import Architecture
-from seatrial.spec.model_parts import RouterScore
+from seatrial.spec.model_parts import MOST_PARTS, RouterScore
 
 Config = Mapping[str, Any]
 """The content of a config.json."""
@@ -64,6 +64,10 @@ def read_config(config: Config, where: str) -> HubModel:
     found: Found = {}
     for part in table.parts:
         part.read(fields, found)
+        # Before any part makes a list with an entry for each layer.
+        if found.get("layers", 0) > MOST_PARTS:
+            rule = f"the model has more than {MOST_PARTS:,} layers."
+            fields.reject("num_hidden_layers", rule, found["layers"])
     ignored = {}
     for name in fields.unread():
         reason = table.ignored.get(name) or IGNORED.get(name)

@@ -245,6 +245,12 @@ def test_mscale_that_transformers_ignores_changes_nothing(given: dict[str, float
     assert (scaling.mscale, scaling.mscale_all_dim) == (1, 0)
 
 
+@pytest.mark.parametrize("name", ["qwen3-8b", "qwen3-30b-a3b", "smollm3-3b"])
+def test_a_million_layers_are_refused_at_once(name: str) -> None:
+    said = refused(name, num_hidden_layers=10**9)
+    assert said[1:] == ("num_hidden_layers", "the model has more than 10,000 layers.")
+
+
 def test_a_refused_type_says_why() -> None:
     assert "a norm after them" in refused("gpt2", model_type="olmo2")[2]
     assert "does not run on a CPU" in refused("gpt2", model_type="nemotron_h")[2]
