@@ -52,8 +52,7 @@ def chart_files() -> dict[str, str]:
         "rules.json": _json(YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))),
         "dashboard.json": DASHBOARD.read_text(encoding="utf-8"),
         **{
-            engine.installation.lock: _lock(engine.installation.lock)
-            for engine in ENGINES.values()
+            engine.installation.lock: _lock(engine.installation.lock) for engine in ENGINES.values()
         },
     }
 
