@@ -32,8 +32,13 @@ def published_facts(name: str, without: Collection[str]) -> dict[str, Any]:
         "init_std": model.init_std,
         "exact_gelu": model.exact_gelu,
         "differences": list(model.differences),
-        "quantized": QUANTIZATION in model.ignored,
+        "quantized": _is_quantized(model),
     }
+
+
+def _is_quantized(model: HubModel) -> bool:
+    """True if the weights that belong to the config.json are quantised."""
+    return QUANTIZATION in (model.ignored or {})
 
 
 def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
@@ -54,7 +59,7 @@ def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
         init_std=model.init_std,
         exact_gelu=model.exact_gelu,
         differences=model.differences,
-        quantized=QUANTIZATION in model.ignored,
+        quantized=_is_quantized(model),
     )
 
 
