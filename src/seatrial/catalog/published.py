@@ -14,8 +14,6 @@ from seatrial.storage.state_files import read_json
 
 CONFIGS = Path(__file__).parent / "data" / "model-configs"
 """The published configurations that ship with Seatrial, with where each was read."""
-QUANTIZATION = "quantization_config"
-"""The field of a config.json whose weights are quantised."""
 
 
 def published_model(name: str) -> HubModel:
@@ -32,13 +30,8 @@ def published_facts(name: str, without: Collection[str]) -> dict[str, Any]:
         "init_std": model.init_std,
         "exact_gelu": model.exact_gelu,
         "differences": list(model.differences),
-        "quantized": _is_quantized(model),
+        "quantized": model.quantized,
     }
-
-
-def _is_quantized(model: HubModel) -> bool:
-    """True if the weights that belong to the config.json are quantised."""
-    return QUANTIZATION in (model.ignored or {})
 
 
 def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
@@ -59,7 +52,7 @@ def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
         init_std=model.init_std,
         exact_gelu=model.exact_gelu,
         differences=model.differences,
-        quantized=_is_quantized(model),
+        quantized=model.quantized,
     )
 
 

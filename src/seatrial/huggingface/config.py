@@ -39,6 +39,8 @@ class HubModel:
     """How the engine's model differs from the published one; weights cannot be exchanged then."""
     ignored: Mapping[str, str] | None = None
     """Fields of the config.json that do not change the model, with the reason."""
+    quantized: bool = False
+    """True if the weights that belong to the config.json are quantised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def read_config(config: Config, where: str) -> HubModel:
         exact_gelu=exact_gelu,
         differences=engine_differences(architecture),
         ignored=ignored,
+        quantized=bool(config.get("quantization_config")),
     )
 
 

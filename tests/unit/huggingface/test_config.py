@@ -307,6 +307,12 @@ def test_a_long_value_is_shortened() -> None:
     assert len(rule) < 150
 
 
+def test_quantised_weights_are_noticed() -> None:
+    config = PUBLISHED["gpt-oss-20b"]
+    assert read_config(config, "config.json").quantized
+    assert not read_config(config | {"quantization_config": None}, "config.json").quantized
+
+
 def test_a_refused_type_says_why() -> None:
     assert "a norm after them" in refused("gpt2", model_type="olmo2")[2]
     assert "does not run on a CPU" in refused("gpt2", model_type="nemotron_h")[2]

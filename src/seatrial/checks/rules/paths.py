@@ -263,16 +263,9 @@ def _published_problem(situation: Situation, address: str) -> str:
 
     Only this model's config.json is known before the weights are downloaded.
     """
-    section, catalog = situation.spec.model, situation.catalog
-    if section.dimensions is not None:
-        return ""
-    preset = (
-        catalog.unlisted_model(section.huggingface)
-        if section.huggingface is not None
-        else catalog.model(section.preset or "")
-    )
+    preset = situation.published_model
     name = address.removeprefix("hf://").partition("@")[0]
-    if name.lower() != preset.huggingface.lower() or not preset.quantized:
+    if preset is None or not preset.quantized or name.lower() != preset.huggingface.lower():
         return ""
     return f"the weights of {name} are quantised, which the engine does not support."
 
