@@ -36,11 +36,11 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # The lock leaves out torch and NVIDIA's libraries. What it holds goes into a folder of its own, as
 # the init container of a run does it, so that the base stays as NVIDIA has tested it.
 ENV PIP_CONSTRAINT=""
-COPY charts/seatrial/files/worker.txt requirements/muon.txt /opt/seatrial/lock/
+COPY charts/seatrial/files/worker.txt /opt/seatrial/lock/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
     python3 -m pip install --no-cache-dir --no-input --disable-pip-version-check \
         --require-hashes --no-deps --requirement /opt/seatrial/lock/worker.txt \
-        --requirement /opt/seatrial/lock/muon.txt --target /opt/seatrial/site
+        --target /opt/seatrial/site
 COPY --from=wheel /build/seatrial /opt/seatrial/site
 ENV PYTHONPATH=/opt/seatrial/site \
     PYTHONUNBUFFERED=1

@@ -4,9 +4,10 @@
 #
 # Virtual environments with what a lock file holds: dev (requirements/dev.txt, without torch),
 # worker (requirements/worker.txt, with Megatron; about 5 GB) and llm-foundry (about 7 GB).
+# muon is a folder of packages for the PYTHONPATH of the worker, not an environment.
 #
-#     scripts/environment.sh path [dev|worker|llm-foundry]      prints where it is or would be
-#     scripts/environment.sh create [dev|worker|llm-foundry]    creates it unless it is whole
+#     scripts/environment.sh path [dev|worker|llm-foundry|muon]      prints where it is or would be
+#     scripts/environment.sh create [dev|worker|llm-foundry|muon]    creates it unless it is whole
 #
 # It lives outside the checkout, named after the lock file and the interpreter, so that
 # checkouts share it and a changed lock gets a new one. Seatrial itself is not installed
@@ -54,6 +55,13 @@ print(hashlib.sha256(text.encode()).hexdigest()[:16])
 KEY
 )
 venv=$cache/venv-$key
+[[ $lock == */muon.txt ]] && venv=$cache/muon-$key
+
+install() {
+    # A lock names all there is; resolving again refuses `fsspec[http]` beside `fsspec==...`.
+    PIP_ROOT_USER_ACTION=ignore "$1" -m pip install --quiet --no-input --disable-pip-version-check \
+        --require-hashes --no-deps --requirement "$lock" "${@:2}"
+}
 
 create() {
     [[ -e $venv/.complete ]] && return
@@ -66,10 +74,12 @@ create() {
     fi
     rm -rf "$venv"
     echo "environment: creating $venv (once per lock file)"
-    "$python" -m venv "$venv"
-    # A lock names all there is; resolving again refuses `fsspec[http]` beside `fsspec==...`.
-    "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-        --require-hashes --no-deps --requirement "$lock"
+    if [[ $lock == */muon.txt ]]; then
+        install "$python" --target "$venv"
+    else
+        "$python" -m venv "$venv"
+        install "$venv/bin/python"
+    fi
     touch "$venv/.complete"
 }
 
@@ -77,7 +87,7 @@ case "${1:-}" in
 path) echo "$venv" ;;
 create) create ;;
 *)
-    echo "usage: scripts/environment.sh path|create [dev|worker|llm-foundry]" >&2
+    echo "usage: scripts/environment.sh path|create [dev|worker|llm-foundry|muon]" >&2
     exit 2
     ;;
 esac

@@ -35,6 +35,9 @@ IN_BASE_IMAGE = re.compile(r"torch|triton|numpy|setuptools|nvidia-(?!ml-py).*|cu
 
 nvidia-ml-py is only Python, and not every base image has it."""
 
+ADDED = {"worker.txt": ("muon.txt",)}
+"""Lock files of packages that some runs of an engine need, by the engine's lock file."""
+
 
 def chart_files() -> dict[str, str]:
     rules = {
@@ -49,10 +52,7 @@ def chart_files() -> dict[str, str]:
         "rules.json": _json(YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))),
         "dashboard.json": DASHBOARD.read_text(encoding="utf-8"),
         **{
-            engine.installation.lock: _lock(
-                (ROOT / "requirements" / engine.installation.lock).read_text(encoding="utf-8")
-            )
-            for engine in ENGINES.values()
+            engine.installation.lock: _lock(engine.installation.lock) for engine in ENGINES.values()
         },
     }
 
@@ -75,9 +75,11 @@ def _storage_classes() -> dict[str, object]:
     }
 
 
-def _lock(text: str) -> str:
+def _lock(name: str) -> str:
     """The lock file without what the base image brings, and without its remarks."""
-    kept = (each for each in packages(text) if not IN_BASE_IMAGE.fullmatch(each.name))
+    files = (ROOT / "requirements" / each for each in (name, *ADDED.get(name, ())))
+    locked = (each for file in files for each in packages(file.read_text(encoding="utf-8")))
+    kept = (each for each in locked if not IN_BASE_IMAGE.fullmatch(each.name))
     return "\n".join(line for each in kept for line in each.lines) + "\n"
 
 

@@ -136,13 +136,13 @@ def models_table() -> str:
 
 
 def _cell(result: dict[str, Any] | None) -> str:
-    """A mark, or the reason; an exchange of weights shows the largest difference of a logit."""
+    """A mark, or the reason; a comparison shows the largest difference."""
     if result is None:
         return "not run"
-    found = re.search(r"\d\.?\d*e-\d+|\b0\.0e\+00", result["said"])
+    found = re.findall(r"\d\.?\d*e[-+]\d+", result["said"])
     if not result["ok"]:
         return f"failed: {result['said']}"
-    return found[0] if found else "✓"
+    return max(found, key=float) if found else "✓"
 
 
 def right(cases: Sequence[Case]) -> str:

@@ -70,7 +70,7 @@ FAMILIES: dict[str, Model] = {
     "moonlight": DEEPSEEK
     | {
         "latent_attention": {name: size for name, size in LATENT.items() if name != "q_rank"},
-        "moe": UNGROUPED,
+        "moe": UNGROUPED | {"balancing": "sequence"},
     },
     "glm-4.5": SIZES
     | {

@@ -172,7 +172,6 @@ def zeros_in(part: str) -> Change:
     return lambda name, data: (name, bytes(len(data)) if part in name else data)
 
 
-SHORT_CONTROLS = ("gate and up swapped", "q_norm missing")
 CONTROLS: dict[str, tuple[str, Any]] = {
     "gate and up swapped": ("qwen3", swap),
     "q_norm missing": ("qwen3", ones_in(".q_norm.")),

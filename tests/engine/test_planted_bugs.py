@@ -3,7 +3,6 @@
 """The reshard drill finds wrong gradients and wrong masks that were planted in a layout."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tests.faults.warm import Warm
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-PASSED = ("SEATRIAL_DRILL_FAULT", "SEATRIAL_DRILL_WEIGHTS", "SEATRIAL_DRILL_EXPERTS")
+PASSED = tuple(f"SEATRIAL_DRILL_{name}" for name in ("FAULT", "WEIGHTS", "EXPERTS", "KILL"))
 
 LLAMA = "model.preset=llama3-8b"
 GPT = "model.preset=gpt3-125m"
@@ -89,12 +88,8 @@ def engine() -> Iterator[Warm]:
     warm.close()
 
 
-@pytest.fixture(autouse=True)
-def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let drills start the engine as forks, except in the test that every run of CI makes."""
-    if request.node.get_closest_marker("slow") is None:
-        return
-    warm: Warm = request.getfixturevalue("engine")
+def fork_drills(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drills start the engine as forks of a process that has loaded it."""
 
     def start(training: Training, *rest: object) -> TrainingOutcome:
         words = MEGATRON.command_line(training.arguments)
@@ -104,6 +99,13 @@ def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         return warm.begin(training.log, words, variables, training.processes)
 
     monkeypatch.setattr(drills, "train", start)
+
+
+@pytest.fixture(autouse=True)
+def forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the engine, except in the test that every run of CI makes."""
+    if request.node.get_closest_marker("slow") is not None:
+        fork_drills(request.getfixturevalue("engine"), monkeypatch)
 
 
 def reshard(directory: Path, twin: Twin, bug: str = "") -> Result:
@@ -131,20 +133,4 @@ def test_the_drill_finds_a_planted_bug(bug: str, tmp_path: Path, figure: Figure)
 def test_the_drill_passes_without_a_bug(case: tuple[str, str], tmp_path: Path) -> None:
     result = reshard(tmp_path, twin_of(*case))
     print(f"{case}: {result.said}")
-    assert result.ok
-
-
-def has_muon() -> bool:
-    words = [worker_python(MEGATRON), "-c", "import emerging_optimizers"]
-    return subprocess.run(words, check=False, capture_output=True).returncode == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("axis", ["tp", "pp", "dp"])
-def test_muon_agrees_over_layouts(axis: str, tmp_path: Path) -> None:
-    if not has_muon():
-        pytest.skip("requirements/muon.txt is not installed in the worker's environment")
-    model = DEEP_GPT if axis == "pp" else LLAMA
-    result = reshard(tmp_path, twin_of(model, axis, "training.optimizer.name=muon"))
-    print(f"muon, {axis}: {result.said}")
     assert result.ok

@@ -50,3 +50,5 @@ class ModelPreset(Entry):
     """True if GELU is exact in the published model."""
     differences: tuple[str, ...] = ()
     """How the engine's model differs from the published one."""
+    quantized: bool = False
+    """True if the published weights are quantised, so that they cannot be imported as they are."""

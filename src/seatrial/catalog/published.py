@@ -30,6 +30,7 @@ def published_facts(name: str, without: Collection[str]) -> dict[str, Any]:
         "init_std": model.init_std,
         "exact_gelu": model.exact_gelu,
         "differences": list(model.differences),
+        "quantized": model.quantized,
     }
 
 
@@ -51,6 +52,7 @@ def unlisted_model(address: str, delivered: Iterable[Path]) -> ModelPreset:
         init_std=model.init_std,
         exact_gelu=model.exact_gelu,
         differences=model.differences,
+        quantized=model.quantized,
     )
 
 

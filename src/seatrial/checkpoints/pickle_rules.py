@@ -367,7 +367,8 @@ _OBJECT = PickleRule(new=no_arguments, build=plain_attributes)
 """A class whose objects have plain attributes."""
 _MEMBER = PickleRule(call=_all((int, str), 1, 1))
 """An enum class."""
-_PATH = PickleRule(call=_all(str))
+_PATH = PickleRule(call=_all(str, most=4096))
+"""A path, by its directories. Linux limits a path to 4,096 characters."""
 
 _COMMON: dict[Name, PickleRule] = {
     **dict.fromkeys(_DTYPE_NAMES, _VALUE),

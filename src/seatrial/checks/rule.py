@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.catalog.models import ModelPreset
 from seatrial.checks.cluster.facts import ClusterFacts
 from seatrial.checks.probe_facts import CheckpointProbe, DataProbe
 from seatrial.findings import Finding, Severity
@@ -99,6 +100,12 @@ class Situation:
     def plan(self) -> Plan:
         """The resolved plan."""
         return self.run.plan
+
+    @property
+    def published_model(self) -> ModelPreset | None:
+        """The run's preset, or its model by a config.json; None for custom dimensions."""
+        named = self.run.basis.preset
+        return named[1] if named else None
 
     @property
     def in_pods(self) -> bool:

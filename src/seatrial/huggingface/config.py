@@ -16,7 +16,7 @@ from seatrial.huggingface.parts import Found
 from seatrial.huggingface.refused import IGNORED, why_refused
 from seatrial.huggingface.tables import EXACT_GELU, READ_AS, TABLES, ModelTable
 from seatrial.spec.model import Architecture
-from seatrial.spec.model_parts import RouterScore
+from seatrial.spec.model_parts import MOST_PARTS, RouterScore
 
 Config = Mapping[str, Any]
 """The content of a config.json."""
@@ -39,6 +39,8 @@ class HubModel:
     """How the engine's model differs from the published one; weights cannot be exchanged then."""
     ignored: Mapping[str, str] | None = None
     """Fields of the config.json that do not change the model, with the reason."""
+    quantized: bool = False
+    """True if the weights that belong to the config.json are quantised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,13 @@ def read_config(config: Config, where: str) -> HubModel:
     _check_class(fields, table)
     init_std = fields.typed("initializer_range", float, table.init_std)
     if not 0 < init_std < inf:
-        fields.reject("initializer_range", "initializer_range must be positive.", init_std)
+        fields.reject("initializer_range", "positive", init_std)
     found: Found = {}
     for part in table.parts:
         part.read(fields, found)
+        # Before any part makes a list with an entry for each layer.
+        if found.get("layers", 0) > MOST_PARTS:
+            fields.reject("num_hidden_layers", f"at most {MOST_PARTS:,}", found["layers"])
     ignored = {}
     for name in fields.unread():
         reason = table.ignored.get(name) or IGNORED.get(name)
@@ -75,7 +80,7 @@ def read_config(config: Config, where: str) -> HubModel:
             raise config_refusal(HubConfigCode.UNKNOWN_FIELD, where, name, rule, fix, value)
         ignored[name] = reason
     exact_gelu = found.pop(EXACT_GELU, False)
-    architecture = _architecture(found, where)
+    architecture = _architecture(found, fields)
     return HubModel(
         model_type=table.model_type,
         architecture=architecture,
@@ -83,6 +88,7 @@ def read_config(config: Config, where: str) -> HubModel:
         exact_gelu=exact_gelu,
         differences=engine_differences(architecture),
         ignored=ignored,
+        quantized=bool(config.get("quantization_config")),
     )
 
 
@@ -108,7 +114,7 @@ def _check_class(fields: ConfigFields, table: ModelTable) -> None:
         fields.refuse(name, rule, ", ".join(map(str, classes)), f"{fix}use that file.")
 
 
-def _architecture(found: Found, where: str) -> Architecture:
+def _architecture(found: Found, fields: ConfigFields) -> Architecture:
     nested: dict[str, Any] = {}
     for path, value in found.items():
         *sections, name = path.split(".")
@@ -121,16 +127,37 @@ def _architecture(found: Found, where: str) -> Architecture:
     except ValidationError as error:
         first = error.errors()[0]
         context = first.get("ctx") or {}
-        field = ".".join(str(part) for part in first["loc"])
-        rule = str(context.get("rule") or f"{field}: {first['msg']}.")
+        place = (*first["loc"], *context.get("inside", ()))
+        if context.get("instead"):
+            place = (*place[:-1], context["instead"])
+        path = ".".join(map(str, place))
+        field = fields.names.get(path) or _NAMES.get(path, path)
+        value = str(first.get("input"))[:200]
+        said = first["msg"].replace("Input", field, 1)
+        rule = str(context.get("rule") or f"{said}, not {value}.")
         raise config_refusal(
             HubConfigCode.INVALID,
-            where,
+            fields.where,
             field,
             rule,
             "Use the config.json that was published with the model.",
-            str(first.get("input"))[:200],
+            value,
         ) from None
+
+
+_NAMES = {
+    "window.tokens": "sliding_window",
+    "moe.groups": "n_group",
+    "moe.groups_per_token": "topk_group",
+    "moe.expert_ffn_hidden_size": "intermediate_size",
+    "moe.shared_expert_ffn_hidden_size": "n_shared_experts",
+    "moe.aux_loss_coefficient": "aux_loss_alpha",
+    "latent_attention.q_rank": "q_lora_rank",
+    "rope_scaling.original_positions": "rope_scaling.original_max_position_embeddings",
+    "rope_scaling.low_frequency_factor": "rope_scaling.low_freq_factor",
+    "rope_scaling.high_frequency_factor": "rope_scaling.high_freq_factor",
+}
+"""Fields by the path of their dimension, for the parts that compute a dimension."""
 
 
 def engine_differences(model: Architecture) -> tuple[str, ...]:

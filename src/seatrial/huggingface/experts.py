@@ -62,7 +62,8 @@ class ExpertGroups:
         chosen = fields.size("topk_group", self.default)
         method = fields.take("topk_method", self.ungrouped)
         if method not in (self.ungrouped, self.grouped):
-            fields.refuse("topk_method", f"the engine does not support {method}.", method)
+            rule = "the engine does not select the experts of a token this way."
+            fields.refuse("topk_method", rule, method)
         if groups > 1 and method == self.grouped:
             found |= {"moe.groups": groups, "moe.groups_per_token": chosen}
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of a config.json, each of which must be read, ignored for a reason, or refused."""
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from seatrial.codes.huggingface import HubConfigCode, config_refusal
-from seatrial.errors import FindingsError
 
 REQUIRED: Any = object()
 """The default of a field that a config.json must have."""
@@ -23,6 +23,8 @@ class ConfigFields:
         self._config = config
         self.where = where
         self.read: set[str] = set()
+        self.names: dict[str, str] = {}
+        """Fields by the path of the dimension that they set."""
 
     def has(self, name: str) -> bool:
         """True if the config.json has the field, be it `null`."""
@@ -54,14 +56,15 @@ class ConfigFields:
             with suppress(OverflowError):
                 return float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.reject(name, f"{name} must be {_KINDS[kind]}.", value)
+            self.reject(name, _KINDS[kind], value)
         return value
 
-    def reject(self, name: str, rule: str, value: Any) -> NoReturn:
+    def reject(self, name: str, needed: str, value: Any) -> NoReturn:
         """Refuse a value that is malformed, whatever the engine supports."""
         fix = "Use the config.json that was published with the model."
-        shown = repr(value)[:200]
-        raise config_refusal(HubConfigCode.INVALID, self.where, name, rule, fix, shown)
+        shown = json.dumps(value, default=str)
+        rule = f"{name} must be {needed}, not {_shorten(shown)}."
+        raise config_refusal(HubConfigCode.INVALID, self.where, name, rule, fix, shown[:200])
 
     def size(self, name: str, default: Any = REQUIRED) -> int:
         """Return an integer."""
@@ -74,19 +77,23 @@ class ConfigFields:
         return found
 
     def refuse(self, name: str, rule: str, value: Any = None, fix: str = LOCAL_COPY) -> NoReturn:
-        """Refuse the value of a field that the engine does not support."""
-        raise self.refusal(name, rule, value, fix)
-
-    def refusal(self, name: str, rule: str, value: Any, fix: str = LOCAL_COPY) -> FindingsError:
-        """Build the error for a value that the engine does not support."""
+        """Refuse the value of a field for a reason, the sentence `rule`."""
         value = self._config.get(name) if value is None else value
-        return config_refusal(HubConfigCode.VALUE, self.where, name, rule, fix, str(value))
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        rule = f"{name}: {_shorten(shown)} is not supported: {rule}"
+        raise config_refusal(HubConfigCode.VALUE, self.where, name, rule, fix, shown[:200])
 
     def unread(self) -> list[str]:
         """Return the names of the fields that nobody read."""
         return [name for name in self._config if name not in self.read]
 
 
+def _shorten(shown: str) -> str:
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+
+
+_MOST_SHOWN = 60
+"""Characters of a value in a message; the list of a field of all layers is longer."""
 _KINDS = {
     int: "an integer",
     float: "a number",

@@ -36,7 +36,8 @@ def read_pattern(fields: ConfigFields, found: Found, types: list[Any], tokens: i
         fields.refuse(name, f"it has {len(types)} entries for {found['layers']} layers.", types)
     strange = sorted({str(each) for each in types} - {FULL, SLIDING})
     if strange:
-        fields.refuse(name, f"the engine does not support {', '.join(strange)}.", strange)
+        rule = f"the engine supports {FULL} and {SLIDING}."
+        fields.refuse(name, rule, ", ".join(strange))
     if SLIDING not in types:
         return
     if tokens is None:
@@ -132,8 +133,7 @@ class LayersWithoutRope:
         """Read `no_rope_layers`, in which 1 means rotary positions."""
         every, layers = fields.size("no_rope_layer_interval", 4), found["layers"]
         if every < 1:
-            rule = "no_rope_layer_interval must be at least 1."
-            fields.reject("no_rope_layer_interval", rule, every)
+            fields.reject("no_rope_layer_interval", "at least 1", every)
         usual = [int((layer + 1) % every != 0) for layer in range(layers)]
         given = fields.typed("no_rope_layers", list, usual)
         interval = period([not each for each in given])

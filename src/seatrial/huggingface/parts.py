@@ -56,6 +56,7 @@ class Same:
                 fields.refuse(name, f"{name} and {self.name} ({value}) disagree.", other)
         if value is not None:
             found[self.path] = value
+            fields.names[self.path] = self.name
 
     def write(self, model: Architecture) -> dict[str, Any]:
         """Write the first spelling."""

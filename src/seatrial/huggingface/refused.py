@@ -4,6 +4,7 @@
 
 _POST_NORM = "their blocks have a norm after them, which the engine does not have"
 _HYBRID = "they mix attention with other layers, which the engine does not run on a CPU"
+_RECURRENT = "they have layers without attention, which the engine does not run on a CPU"
 _VISION = "they are more than a language model"
 
 REFUSED_TYPES = {
@@ -22,8 +23,8 @@ REFUSED_TYPES = {
     "granite": "they scale embeddings, residuals and logits, which the engine does not support",
     "qwen2_moe": "their shared expert has a gate, for which a spec has no field",
     "deepseek_v32": "their sparse attention is not supported",
-    "mamba": _HYBRID,
-    "mamba2": _HYBRID,
+    "mamba": _RECURRENT,
+    "mamba2": _RECURRENT,
     "bamba": _HYBRID,
     "jamba": _HYBRID,
     "zamba2": _HYBRID,

@@ -10,7 +10,7 @@ read them.
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.huggingface.fields import LOCAL_COPY, ConfigFields
+from seatrial.huggingface.fields import ConfigFields
 from seatrial.huggingface.parts import Found
 from seatrial.spec.model import Architecture, Positions
 from seatrial.spec.model_parts import RopeScalingKind
@@ -42,11 +42,10 @@ _USED = {
     ),
 }
 _REFUSED = {
-    "dynamic": "it depends on the length of each sequence, and the engine does not support it",
-    "longrope": "it has a factor per frequency, and the engine does not support it",
-    "su": "it has a factor per frequency, and the engine does not support it",
-    "mrope": "it encodes positions in images",
-    "proportional": "the engine does not support it",
+    "dynamic": "the engine has no rotary scaling that depends on the length of each sequence.",
+    "longrope": "the engine has no rotary scaling with a factor per frequency.",
+    "su": "the engine has no rotary scaling with a factor per frequency.",
+    "mrope": "the engine has no positions in images.",
 }
 _TYPE = ("rope_type", "type")
 _BESIDE = ("rope_theta", "partial_rotary_factor")
@@ -95,7 +94,7 @@ class Rotary:
         name = "partial_rotary_factor"
         fraction = (self.fraction or 1.0) if stated is None else stated
         if not 0 < fraction <= 1:
-            fields.reject(name, f"{name} must be more than 0 and at most 1.", fraction)
+            fields.reject(name, "more than 0 and at most 1", fraction)
         if self.fraction is None and fraction != 1:
             fields.refuse(name, "this model type rotates whole heads.", fraction)
         found["rotary_fraction"] = fraction
@@ -108,8 +107,10 @@ class Rotary:
         if kinds[1:] not in ([], [kind]):
             fields.refuse(name, "rope_type and type disagree.", given)
         if kind not in (*self.scalings, "default"):
-            why = _REFUSED.get(kind, "the transformers class does not support it")
-            fields.refuse(name, f"rotary scaling {kind} is refused: {why}.", kind, LOCAL_COPY)
+            rule = f"the engine supports the rotary scalings {', '.join(RopeScalingKind)}."
+            if kind in tuple(RopeScalingKind):
+                rule = "the transformers class does not support this rotary scaling."
+            fields.refuse(name, _REFUSED.get(kind, rule), kind)
         used = () if kind == "default" else ("factor", *_USED[RopeScalingKind(kind)])
         # Also an attention factor, for which a spec has no dimension.
         known = (*used, *_TYPE, *_BESIDE)

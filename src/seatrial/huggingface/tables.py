@@ -71,7 +71,7 @@ def _gelu(name: str, usual: str) -> Custom:
     def read(fields: ConfigFields, found: Found) -> None:
         said = fields.typed(name, str, usual)
         if said not in _GELU:
-            fields.refuse(name, f"the engine supports GELU here, not {said}.", said)
+            fields.refuse(name, "for this model type, the engine supports GELU.", said)
         found[EXACT_GELU] = _GELU[said]
 
     return Custom(read, lambda _: {name: usual})

@@ -90,6 +90,7 @@ UNUSED: Mapping[str, Any] = {
     "init_std": True,
     "exact_gelu": True,
     "differences": True,
+    "quantized": True,
     "images": {"tensorboard"},
     "sources": {"auto_resume_namespaces", "visible_after_seconds"},
 }

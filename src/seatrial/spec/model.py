@@ -333,9 +333,7 @@ class ModelSpec(SpecModel):
     preset: str | None = None
     """Model preset from the catalog; see `seatrial catalog list models`."""
     huggingface: PublishedAddress | None = added_later()
-    """Model by its config.json: `OWNER/NAME@COMMIT` on the Hub, or the path of the file.
-
-    A relative path starts at the working directory, like those of data."""
+    """Model by its config.json: `OWNER/NAME@COMMIT`, or a path from the working directory."""
     dimensions: Architecture | None = Field(default=None, validate_default=True)
     """Custom dimensions; start from `seatrial catalog show models NAME`."""
 

@@ -168,7 +168,8 @@ def test_a_recipe_starts_in_a_pod_and_its_preflight_misses_the_devices(
     assert pod["spec"]["nodeName"] == NODE
     asked = pod["spec"]["containers"][0]["resources"]["limits"]
     assert {key: asked[key] for key in devices if key in asked}
-    log = cluster.kubectl("logs", pod["metadata"]["name"], "-n", namespace, "-c", "preflight")
     assert done["exitCode"] != 0
-    assert "ST-PREFLIGHT-001" in log, log[-2000:]
+    log = ("logs", pod["metadata"]["name"], "-n", namespace, "-c", "preflight")
+    # A container that was just started again has not said anything yet.
+    until(lambda: "ST-PREFLIGHT-001" in cluster.kubectl(*log), f"the finding of {name}", 120)
     print(f"{name}: pod started with {devices}; preflight misses the device files")  # noqa: T201

@@ -158,7 +158,9 @@ def test_nothing_was_asked_for_that_the_role_denies_but_what_is_known(scene: Sce
         "hyperpod": "hyperpodpytorchjobs.sagemaker.amazonaws.com",
     }
     others = {name for operator, name in kinds.items() if operator != scene.operator}
-    runtimes = set() if scene.operator == "trainjob" else {"trainingruntimes.trainer.kubeflow.org"}
+    runtimes = {"trainingruntimes.trainer.kubeflow.org", "jobsets.jobset.x-k8s.io"}
+    if scene.operator == "trainjob":
+        runtimes = set()
     denied = scene.cluster.denied(scene.namespace)
     for each in denied:
         print(f"{scene.operator}: denied {each.verb} {each.resource}")  # noqa: T201

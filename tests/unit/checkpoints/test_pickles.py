@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from seatrial.checkpoints.naming import METADATA
-from seatrial.checkpoints.pickle_rules import ARCHIVE_RULES, UnsafeFileError
+from seatrial.checkpoints.pickle_rules import ARCHIVE_RULES, METADATA_RULES, UnsafeFileError
 from seatrial.checkpoints.pickle_scan import scan_pickle
 from seatrial.checkpoints.stored_tensors import StoredItem, scan_items, stored_items
 from seatrial.checkpoints.verification import verify
@@ -157,6 +157,13 @@ def test_what_a_checkpoint_nests_passes() -> None:
     for _ in range(200):
         value = {"in": value}
     assert scan_pickle(pickle.dumps(value, 4), ARCHIVE_RULES).value == value
+
+
+def test_a_save_in_a_deep_directory_passes() -> None:
+    # A path is pickled by its directories.
+    deep = Path("/data", *("runs" for _ in range(100)), "checkpoints")
+    assert len(deep.parts) > 100
+    scan_pickle(pickle.dumps(deep, protocol=2), METADATA_RULES)
 
 
 def _scan_named(name: str, item: bytes) -> None:

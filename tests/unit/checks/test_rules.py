@@ -302,3 +302,20 @@ def test_the_epochs_of_a_prepared_corpus_are_counted(catalog: Catalog) -> None:
     (finding,) = [each for each in found if each.code == DatasetCode.EPOCHS]
     assert finding.severity is Severity.NOTE
     assert finding.rule == "the run reads the training data of corpus 2.6 times."
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("hf://openai/gpt-oss-20b@main", True),
+        ("hf://openai/gpt-oss-20b-bf16", False),
+        ("/weights/gpt-oss-20b", False),
+    ],
+)
+def test_quantised_weights_of_the_runs_model_are_found(
+    address: str, found: bool, catalog: Catalog
+) -> None:
+    overrides = ("model={preset: gpt-oss-20b}", f"initial_weights={{huggingface: {address}}}")
+    said = check(BASE, "run.yaml", catalog, overrides, data=healthy()).findings
+    rules = [each.rule for each in said if each.code is CheckCode.UNREAD_WEIGHTS]
+    assert any("are quantised" in rule for rule in rules) is found

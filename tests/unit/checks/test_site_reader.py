@@ -4,9 +4,11 @@
 
 from typing import Any
 
+from seatrial.catalog.catalog import Catalog, Kind
 from seatrial.checks.cluster import parsing
 from seatrial.checks.cluster.facts import ClusterFacts, Right, Subject, Taint
 from seatrial.checks.probes.cluster import gather
+from seatrial.cluster.discovery import GROUPS
 from seatrial.cluster.kinds import PYTORCH_JOB
 from seatrial.cluster.transport import Answer, Call, Json
 from seatrial.rendering.render import Part, render
@@ -152,3 +154,10 @@ def test_a_claim_that_waits_has_the_size_that_it_asks_for() -> None:
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "2Ti"}}}
     found = parsing.claim(item("PersistentVolumeClaim", "data", "research", spec=spec))
     assert (found.phase, found.capacity, found.free) == ("Pending", 2 << 40, None)
+
+
+def test_the_definitions_of_all_components_are_asked_for(catalog: Catalog) -> None:
+    components = map(catalog.component, catalog.names(Kind.COMPONENTS))
+    groups = {each.definition.partition(".")[2] for each in components if each.definition}
+    assert "jobset.x-k8s.io" in groups
+    assert groups <= set(GROUPS)

@@ -45,6 +45,7 @@ EXAMPLES: list[Example] = [
         {"norm_centered_at_one": True},
         (),
     ),
+    ("head_dim", {"head_dim": 63}, (), {"head_dim": 63, "positions": "learned"}, ()),
     ("rope_theta", {"rope_theta": 10000.5}, (), {"rope_theta": 10000.0}, ()),
     (
         "rope_scaling.factor",
@@ -180,3 +181,10 @@ def test_in_latent_attention_the_ramp_of_yarn_is_rounded(
     assert problems(scaling) == []
     fields = [f"model.dimensions.rope_scaling.{name}"] if is_fixed else []
     assert problems(scaling | {"latent_attention": LATENT}) == fields
+
+
+def test_only_the_rotated_part_of_a_head_must_be_even() -> None:
+    assert problems({"head_dim": 64, "rotary_fraction": 0.33}) == ["model.dimensions.head_dim"]
+    assert problems({"head_dim": 65, "rotary_fraction": 0.5}) == []
+    odd = LATENT | {"rope_head_dim": 15}
+    assert "model.dimensions.head_dim" in problems({"latent_attention": odd})

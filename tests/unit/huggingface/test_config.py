@@ -141,7 +141,12 @@ def test_a_window_is_read_by_layer() -> None:
         ("llama-3.2-1b", {"hidden_size": True}, "ST-HUB-004", "hidden_size"),
         ("llama-3.2-1b", {"hidden_size": -2048}, "ST-HUB-004", "hidden_size"),
         ("llama-3.2-1b", {"num_attention_heads": 30}, "ST-HUB-002", "hidden_size"),
-        ("llama-3.2-1b", {"num_key_value_heads": 5}, "ST-HUB-004", "kv_heads"),
+        ("llama-3.2-1b", {"num_key_value_heads": 5}, "ST-HUB-004", "num_key_value_heads"),
+        ("llama-3.2-1b", {"rms_norm_eps": 0}, "ST-HUB-004", "rms_norm_eps"),
+        ("mistral-7b-v0.1", {"num_attention_heads": 24}, "ST-HUB-004", "num_attention_heads"),
+        ("mistral-7b-v0.1", {"sliding_window": -1}, "ST-HUB-004", "sliding_window"),
+        ("deepseek-v3", {"first_k_dense_replace": 61}, "ST-HUB-004", "first_k_dense_replace"),
+        ("deepseek-v3", {"n_group": 7}, "ST-HUB-004", "n_group"),
         ("llama-3.2-1b", {"attention_bias": True}, "ST-HUB-002", "attention_bias"),
         ("llama-3.2-1b", {"hidden_act": "gelu"}, "ST-HUB-002", "hidden_act"),
         ("llama-3.2-1b", {"rope_theta": 10000.5}, "ST-HUB-002", "rope_theta"),
@@ -233,9 +238,11 @@ def test_rotary_settings_that_disagree_are_refused() -> None:
     assert read("llama-3.2-1b", rope_parameters=old) == read("llama-3.2-1b")
     for new in ({**old, "factor": 8.0}, {"rope_type": "default"}):
         said = refused("llama-3.2-1b", rope_parameters=new)
-        assert said[1:] == ("rope_scaling", "rope_scaling and rope_parameters disagree.")
+        assert said[1] == "rope_scaling"
+        assert said[2].endswith("is not supported: rope_scaling and rope_parameters disagree.")
     said = refused("llama-3.2-1b", rope_parameters={**old, "rope_theta": 7})
-    assert said[1:] == ("rope_theta", "rope_theta and rope_parameters.rope_theta disagree.")
+    rule = "rope_theta: 500000.0, 7.0 is not supported: rope_theta and rope_parameters.rope_theta "
+    assert said[1:] == ("rope_theta", f"{rule}disagree.")
 
 
 @pytest.mark.parametrize("given", [{}, {"mscale": 1}, {"mscale": 0, "mscale_all_dim": 0.0}])
@@ -245,9 +252,71 @@ def test_mscale_that_transformers_ignores_changes_nothing(given: dict[str, float
     assert (scaling.mscale, scaling.mscale_all_dim) == (1, 0)
 
 
+@pytest.mark.parametrize("name", ["qwen3-8b", "qwen3-30b-a3b", "smollm3-3b"])
+def test_a_million_layers_are_refused_at_once(name: str) -> None:
+    said = refused(name, num_hidden_layers=10**9)
+    rule = "num_hidden_layers must be at most 10,000, not 1000000000."
+    assert said[1:] == ("num_hidden_layers", rule)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "rule"),
+    [
+        (
+            "llama-3.2-1b",
+            {"hidden_act": "gelu"},
+            "hidden_act: gelu is not supported: for this model type, the engine supports SwiGLU.",
+        ),
+        (
+            "llama-3.2-1b",
+            {"num_hidden_layers": "36"},
+            'num_hidden_layers must be an integer, not "36".',
+        ),
+        (
+            "llama-3.2-1b",
+            {"rms_norm_eps": 0},
+            "rms_norm_eps should be greater than 0, not 0.0.",
+        ),
+        (
+            "llama-3.2-1b",
+            {"rope_scaling": {"rope_type": "ntk", "factor": 2}},
+            "rope_scaling: ntk is not supported: the engine supports the rotary scalings linear, "
+            "yarn, llama3.",
+        ),
+        (
+            "phi-4",
+            {"rope_scaling": {"rope_type": "linear", "factor": 2}},
+            "rope_scaling: linear is not supported: the transformers class does not support this "
+            "rotary scaling.",
+        ),
+        (
+            "gpt-oss-20b",
+            {"layer_types": ["full_attention"] * 3},
+            'layer_types: ["full_attention", "full_attention", "full_attention"] is not supported: '
+            "it has 3 entries for 24 layers.",
+        ),
+    ],
+)
+def test_a_refusal_shows_the_value(name: str, changes: dict[str, Any], rule: str) -> None:
+    assert refused(name, **changes)[2] == rule
+
+
+def test_a_long_value_is_shortened() -> None:
+    rule = refused("gpt-oss-20b", layer_types=["full_attention"] * 1000)[2]
+    assert "… is not supported: it has 1000 entries" in rule
+    assert len(rule) < 150
+
+
+def test_quantised_weights_are_noticed() -> None:
+    config = PUBLISHED["gpt-oss-20b"]
+    assert read_config(config, "config.json").quantized
+    assert not read_config(config | {"quantization_config": None}, "config.json").quantized
+
+
 def test_a_refused_type_says_why() -> None:
     assert "a norm after them" in refused("gpt2", model_type="olmo2")[2]
     assert "does not run on a CPU" in refused("gpt2", model_type="nemotron_h")[2]
+    assert "layers without attention" in refused("gpt2", model_type="mamba2")[2]
     assert "has a gate" in refused("gpt2", model_type="qwen2_moe")[2]
     assert "not the config.json of a model" in refused("gpt2", model_type=...)[2]
 

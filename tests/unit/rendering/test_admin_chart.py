@@ -84,6 +84,8 @@ def test_the_lock_leaves_to_the_image_what_is_built_for_it() -> None:
     names = re.findall(r"^([a-z0-9._-]+)==", (FILES / "worker.txt").read_text(), re.MULTILINE)
     assert "megatron-core" in names
     assert "transformers" in names
+    # A run with Muon also works in an image that lacks the worker.
+    assert "emerging-optimizers" in names
     assert [name for name in names if IN_BASE_IMAGE.match(name)] == []
     # Each is followed by its hashes, or pip would refuse all of them.
     text = (FILES / "worker.txt").read_text()

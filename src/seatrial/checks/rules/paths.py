@@ -240,16 +240,34 @@ def unread_weights(situation: Situation) -> Iterator[Checked]:
     # An engine that cannot import Hugging Face weights rejects them itself.
     if weights is None or weights.huggingface is None or not engine.takes_hub_weights:
         return
+    rule, fix = _published_problem(situation, weights.huggingface), BF16
     try:
         engine.checkpoints.exchange.refuse_plan(engine.arguments(situation.plan))
     except FindingsError as error:
-        yield situation.error(
-            CheckCode.UNREAD_WEIGHTS,
-            "initial_weights.huggingface",
-            f"Hugging Face weights cannot be imported for this model: {error.findings[0].rule}",
-            SUPPORTED,
-            weights.huggingface,
-        )
+        rule = f"Hugging Face weights cannot be imported for this model: {error.findings[0].rule}"
+        fix = SUPPORTED
+    if rule:
+        field_name = "initial_weights.huggingface"
+        yield situation.error(CheckCode.UNREAD_WEIGHTS, field_name, rule, fix, weights.huggingface)
+
+
+BF16 = (
+    "Convert them to bfloat16 first: load them with transformers (dtype=bfloat16) and save them, "
+    "or use the publisher's script. Then set initial_weights.huggingface to that directory, and "
+    "model.huggingface to its config.json."
+)
+
+
+def _published_problem(situation: Situation, address: str) -> str:
+    """Return why the published weights of the run's own model cannot be imported, if they cannot.
+
+    Only this model's config.json is known before the weights are downloaded.
+    """
+    preset = situation.published_model
+    name = address.removeprefix("hf://").partition("@")[0]
+    if preset is None or not preset.quantized or name.lower() != preset.huggingface.lower():
+        return ""
+    return f"the weights of {name} are quantised, which the engine does not support."
 
 
 def _size(count: int) -> str:

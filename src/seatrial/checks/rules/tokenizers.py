@@ -30,15 +30,11 @@ def large_tokenizer(situation: Situation) -> Iterator[Checked]:
     if not isinstance(facts, TokenizerFacts) or facts.entries <= model.padded_vocab_size:
         return
     own = model.architecture.vocab_size
-    section = situation.spec.model
+    published = situation.published_model
     by = [f"model.dimensions.vocab_size={facts.entries}"]
     fix = f"Use {by[0]}, or a smaller tokenizer."
-    if section.dimensions is None:
-        usual = (
-            situation.catalog.unlisted_model(section.huggingface).tokenizer
-            if section.huggingface
-            else situation.catalog.model(section.preset or "").tokenizer
-        )
+    if published is not None:
+        usual = published.tokenizer
         by = [f"data.tokenizer={usual}"] if usual not in ("", model.tokenizer) else []
         whose = f"preset's tokenizer, {usual}" if usual else "model's own tokenizer"
         fix = f"Use the {whose}, or set model.dimensions yourself."

@@ -77,6 +77,13 @@ def _is_fractional(value: float) -> bool:
     return not float(value).is_integer()
 
 
+def _rotary_size(model: Architecture) -> int:
+    """Return the number of values of each head that are rotated."""
+    if model.latent_attention is not None:
+        return model.latent_attention.rope_head_dim
+    return int(model.head_dim * model.rotary_fraction)
+
+
 def _linear(model: Architecture) -> RopeScaling | None:
     """Return the scaling of rotary positions if it is linear."""
     scaling = model.rope_scaling
@@ -112,6 +119,14 @@ CASES = (
         lambda plan, model: model.norm_centered_at_one and _local(plan),
         "only Transformer Engine's norms support weights that are stored minus 1.",
         "Remove engine.options.transformer-impl.",
+    ),
+    Unsupported(
+        "model.dimensions.head_dim",
+        lambda plan, model: model.positions is Positions.ROPE and _rotary_size(model) % 2 == 1,
+        "rotary positions rotate pairs of values, but an odd number of values of each head is "
+        "rotated.",
+        "Use an even size of the heads (head_dim, or rope_head_dim of latent attention), or a "
+        "rotary_fraction that results in an even number.",
     ),
     Unsupported(
         "model.dimensions.rope_theta",
