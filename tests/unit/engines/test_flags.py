@@ -276,12 +276,6 @@ def test_the_experts_fields_become_flags(
     assert flags_of(moe=MOE | changes) == wanted
 
 
-def test_grouped_experts_with_biases_are_not_fused_with_dropout() -> None:
-    assert flags_of(moe=MOE, linear_bias=True)["no-bias-dropout-fusion"] is True
-    assert "no-bias-dropout-fusion" not in flags_of(moe=MOE)
-    assert "no-bias-dropout-fusion" not in flags_of(linear_bias=True)
-
-
 @pytest.mark.parametrize(("dense", "interval"), [(0, 1), (1, 1), (0, 2), (2, 3), (1, 4)])
 def test_the_pattern_of_layers_is_that_of_the_plan(dense: int, interval: int) -> None:
     experts = MixtureOfExperts.model_validate(

@@ -390,6 +390,22 @@ def test_latent_attention_without_yarn_keeps_its_unfused_rotation(
     assert bool(engine_arguments(plan)["no-rope-fusion"]) is is_unfused
 
 
+@pytest.mark.parametrize(
+    ("overrides", "is_unfused"),
+    [
+        (experts(model_parts=", linear_bias: true"), True),
+        ((*experts(model_parts=", linear_bias: true"), "performance.grouped_experts=false"), False),
+        (MOE, False),
+        ((model("linear_bias: true"),), False),
+    ],
+)
+def test_grouped_experts_with_biases_are_not_fused_with_dropout(
+    overrides: Overrides, is_unfused: bool
+) -> None:
+    plan = resolved(*overrides)
+    assert bool(engine_arguments(plan)["no-bias-dropout-fusion"]) is is_unfused
+
+
 def test_a_graph_of_a_whole_step_does_without_the_check_for_nan() -> None:
     name = "no-check-for-nan-in-loss-and-grad"
     assert engine_arguments(resolved("performance.cuda_graphs=step"))[name] is True

@@ -319,8 +319,6 @@ _BLOCK_FLAGS = (
     ),
     # The engine rejects its fused kernel for other activations than GELU and SwiGLU.
     Flag("no-bias-gelu-fusion", "", _model(lambda m: m.activation is Activation.SQUARED_RELU)),
-    # Grouped experts with biases have no such kernel (core/transformer/moe/experts.py in 0.19.2).
-    Flag("no-bias-dropout-fusion", "", _model(lambda m: m.is_moe and m.linear_bias)),
     Flag(
         "disable-bias-linear", "model.dimensions.linear_bias", _model(lambda m: not m.linear_bias)
     ),
