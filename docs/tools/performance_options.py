@@ -13,6 +13,7 @@ if an option changes nothing, or if a difference to a publication has no explana
 import argparse
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 from backtest.tuned_options import Difference, configurations, differences
 from docs.tools.page_parts import ROOT, put, table
@@ -35,7 +36,7 @@ RUNS = {
     "DeepSeek-V3, 256 B200": ("deepseek-v3", "p6-b200.48xlarge", 32, "ep_size: 32"),
 }
 """The plans whose prediction is compared."""
-OTHER = {
+OTHER: dict[str, Any] = {
     "token_dispatcher": TokenDispatcher.DEEPEP,
     "cuda_graphs": CudaGraphs.LAYERS,
     "moments": MomentPrecision.BF16,
