@@ -418,6 +418,42 @@ def check_batch(
     return Batch(micro, total, micro_batches, total * length)
 
 
+def check_early_batches(
+    report: Reporter, sizes: tuple[int, ...], batch: Batch, layout: Layout
+) -> None:
+    """Check that the smaller batches at the start of the run can be split like the last one."""
+    step = batch.micro_batch_size * layout.dp_size
+    for number, size in enumerate(sizes):
+        field = f"training.batch_schedule[{number}].global_batch_size"
+        if size % step:
+            report.error(
+                PlanCode.BATCH,
+                field,
+                f"{size} sequences are not divisible by "
+                f"micro-batch {batch.micro_batch_size} × dp {layout.dp_size} = {step}.",
+                size,
+                f"Use {nearby_multiples(size, step)}.",
+            )
+        elif layout.vp_size > 1 and size // step % layout.pp_size:
+            report.error(
+                PlanCode.INTERLEAVED_BATCH,
+                field,
+                f"{size // step} micro-batches are not a multiple of pp_size {layout.pp_size}, "
+                "as the interleaved schedule requires.",
+                size,
+                f"Use {nearby_multiples(size, step * layout.pp_size)}, or vp_size 1.",
+            )
+        elif size >= batch.global_batch_size:
+            report.error(
+                PlanCode.BATCH_SCHEDULE,
+                field,
+                f"{size} sequences are not fewer than the {batch.global_batch_size} of the later "
+                "steps; the batch size can only grow.",
+                size,
+                f"Set training.global_batch_size to more than {size}.",
+            )
+
+
 def _or_nodes(total: int, step: int, nodes: int) -> str:
     """Return the nearest numbers of nodes that divide the batch, as text.
 
