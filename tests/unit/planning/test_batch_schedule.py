@@ -143,6 +143,13 @@ def entries(*pairs: tuple[int, str]) -> str:
             "260 sequences are not divisible by micro-batch 4 × dp 4 = 16.",
         ),
         (
+            entries((252, "100M")),
+            PlanCode.BATCH_SCHEDULE,
+            "training.batch_schedule[0].global_batch_size",
+            "the batch grows from 252 to 1024 at once, and the step time with it; steps that take "
+            "five times the usual time count as hung.",
+        ),
+        (
             entries((256, "2047")),
             PlanCode.BATCH_SCHEDULE,
             "training.batch_schedule[0].until_tokens",
@@ -171,20 +178,20 @@ def test_a_schedule_that_cannot_run_is_refused(
 
 def test_every_batch_size_needs_whole_rounds_of_an_interleaved_pipeline() -> None:
     layout = ("parallelism={tp_size: 2, pp_size: 4, vp_size: 3}",)
-    ((code, field, rule),) = refused(entries((40, "10M")), *layout)
+    ((code, field, rule),) = refused(entries((264, "10M")), *layout)
     assert (code, field) == (
         PlanCode.INTERLEAVED_BATCH,
         "training.batch_schedule[0].global_batch_size",
     )
-    assert rule.startswith("5 micro-batches are not a multiple of pp_size 4")
+    assert rule.startswith("33 micro-batches are not a multiple of pp_size 4")
 
 
 def test_the_planner_chooses_a_layout_for_every_batch_size() -> None:
     free = ("parallelism=null", "training.micro_batch_size=auto")
     plan = resolved(*free)
-    small = resolved(*free, entries((20, "10M")))
-    assert 20 % (plan.batch.micro_batch_size * plan.layout.dp_size)
-    assert 20 % (small.batch.micro_batch_size * small.layout.dp_size) == 0
+    small = resolved(*free, entries((300, "10M")))
+    assert 300 % (plan.batch.micro_batch_size * plan.layout.dp_size)
+    assert 300 % (small.batch.micro_batch_size * small.layout.dp_size) == 0
 
 
 def flags(plan: Plan) -> dict[str, object]:
