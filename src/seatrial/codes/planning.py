@@ -73,7 +73,7 @@ class PlanCode(StrEnum):
     FAR_BATCH = "ST-BATCH-004"
     """No layout has a global batch size close to the target."""
     BATCH_SCHEDULE = "ST-BATCH-005"
-    """A batch size of the schedule is never used, or is not smaller than the next one."""
+    """A batch size of the schedule is never used, does not grow, or grows too much at once."""
     BEYOND_FIT = "ST-TIME-001"
     """The step time is extrapolated beyond the published runs that its model was fitted to."""
     STALE_CALIBRATION = "ST-TIME-002"
