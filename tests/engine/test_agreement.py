@@ -15,7 +15,7 @@ from seatrial.spec.loader import loads
 from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
-from tests.engine.agreement.drawing import OPTIONS, drawn
+from tests.engine.agreement.drawing import OPTIONS, SCHEDULES, drawn
 from tests.engine.agreement.healthy import NEWER
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
@@ -48,6 +48,10 @@ def test_both_agree_on_a_few_runs_with_other_options() -> None:
     found = list(compare(range(OPTIONS, OPTIONS + FEW)))
     assert [compared for compared in found if compared.missed] == []
     assert unexplained(found) == []
+
+
+def test_both_agree_on_a_few_batch_schedules() -> None:
+    hold(list(compare(range(SCHEDULES, SCHEDULES + FEW))))
 
 
 @pytest.mark.slow

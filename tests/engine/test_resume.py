@@ -110,6 +110,39 @@ def test_a_kill_leaves_no_trace_in_other_layouts(
     assert outcome == (0, [])
 
 
+GROWS_AT = 14
+SIZES = [4] * SAVE_AT + [8] * (GROWS_AT - SAVE_AT) + [16] * (STEPS - GROWS_AT)
+"""The batch of each step: it grows at a save, and once more after the kill."""
+TOKENS = [64 * sum(SIZES[:step]) for step in (SAVE_AT, GROWS_AT)]
+
+
+def test_a_kill_leaves_no_trace_while_the_batch_grows(tmp_path: Path, figure: Figure) -> None:
+    model: Arguments = {
+        **KILLED,
+        "global-batch-size": None,
+        "train-iters": None,
+        "train-samples": sum(SIZES),
+        "lr-decay-style": "linear",
+        "lr-warmup-samples": 20,
+        "lr-decay-samples": sum(SIZES),
+        "step-batch-size-schedule": f"0:4,{TOKENS[0]}:8,{TOKENS[1]}:16",
+        "eval-global-batch-size": 16,
+    }
+    straight = go_straight(tmp_path / "straight", model)
+    steps = straight[1].steps()
+    assert [steps[step].values["global_batch_size"] for step in sorted(steps)] == SIZES
+    assert steps[STEPS].values["consumed_samples"] == sum(SIZES)
+    started = next(e for e in straight[1].events if e.kind is EventKind.START)
+    named = ("global_batch_size", "total_steps", "total_samples")
+    assert [started.values[name] for name in named] == [16, STEPS, sum(SIZES)]
+    # The engine saves before the batch grows, but no step twice.
+    saves = [e.step for e in straight[1].events if e.kind is EventKind.SAVE]
+    assert saves == [SAVE_AT, GROWS_AT, STEPS]
+    outcome = kill_and_resume(tmp_path, straight, (1, SAVE_AT + 2), model)
+    figure("kills", "dp 2, growing batch, 1 kill", "1 of 1" if outcome == (0, []) else "0 of 1")
+    assert outcome == (0, [])
+
+
 @pytest.mark.slow
 def test_torchrun_starts_again_by_itself(
     tmp_path: Path, straight: Straight, figure: Figure

@@ -5,6 +5,7 @@
 import os
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -145,11 +146,20 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
             "batch",
             f"{batch.global_batch_size:,} sequences = {batch.micro_batch_size:,} micro "
             f"× {batch.micro_batches:,} × dp {plan.layout.dp_size:,}, "
-            f"{format_count(batch.tokens_per_step)} tokens per step",
+            f"{format_count(batch.tokens_per_step)} tokens per step{_early_batches(plan)}",
         ),
         ("length", f"{length.steps:,} steps, {format_count(length.tokens)} tokens; {evaluated}"),
     ]
     return [(label, text) for label, text in parts if text]
+
+
+def _early_batches(plan: Plan) -> str:
+    """Return the smaller batch sizes before the last one, as text."""
+    early = [
+        f"{phase.global_batch_size:,} until step {after.first_step:,}"
+        for phase, after in pairwise(plan.length.phases)
+    ]
+    return f"; before: {', '.join(early)}" if early else ""
 
 
 def _machines(plan: Plan) -> str:

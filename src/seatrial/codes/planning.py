@@ -72,6 +72,8 @@ class PlanCode(StrEnum):
     """The interleaved schedule requires the number of micro-batches to be a multiple of pp."""
     FAR_BATCH = "ST-BATCH-004"
     """No layout has a global batch size close to the target."""
+    BATCH_SCHEDULE = "ST-BATCH-005"
+    """A batch size of the schedule is never used, does not grow, or grows too much at once."""
     BEYOND_FIT = "ST-TIME-001"
     """The step time is extrapolated beyond the published runs that its model was fitted to."""
     STALE_CALIBRATION = "ST-TIME-002"

@@ -35,7 +35,7 @@ def outlook(now: Snapshot, spent: Goodput, new_steps: int) -> Outlook | None:
     """
     if now.total_steps is None or not now.step_seconds or new_steps <= 0:
         return None
-    left = max(0, now.total_steps - now.step)
+    left = max(0, now.total_steps - now.step) if now.steps_left is None else now.steps_left
     paused = spent.seconds[Bucket.SAVING] + spent.seconds[Bucket.EVALUATING]
     likely = left * (now.step_seconds + paused / new_steps)
     counted = min(WINDOW, new_steps)

@@ -33,12 +33,14 @@ class EventKind(StrEnum):
 
     Carries the time at which it `began` and the engine's settings: world_size, tp_size, pp_size,
     vp_size, cp_size, ep_size, recompute, micro_batch_size, global_batch_size, sequence_length,
-    layers, hidden_size, total_steps, save_every_steps.
+    layers, hidden_size, total_steps, save_every_steps. With a batch schedule, global_batch_size is
+    the last one, and total_samples is the length.
     """
     STEP = "step"
     """An optimizer step is done: seconds, loss, grad_norm, learning_rate, skipped, parts.
 
-    In a log that has only every tenth step, the values are means over the number in `steps`.
+    With a batch schedule also global_batch_size and consumed_samples. In a log that has only every
+    tenth step, the values are means over the number in `steps`.
     """
     RANKS = "ranks"
     """Time and memory of the ranks up to this step: summaries of busy, data and memory."""
@@ -160,7 +162,8 @@ LARGEST = 1e30
 
 _COUNTS = (
     *("steps", "total_steps", "world_size", "global_batch_size", "sequence_length", "skipped"),
-    *("micro_batch_size", "count", "rank", "throttled_ranks"),
+    *("micro_batch_size", "count", "rank", "throttled_ranks", "consumed_samples"),
+    "total_samples",
 )
 """Non-negative integers."""
 _AMOUNTS = (

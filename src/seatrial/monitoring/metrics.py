@@ -58,6 +58,10 @@ class Snapshot:
     memory_rank: int | None = None
     evaluation: float | None = None
     """Loss of the newest evaluation."""
+    tokens_per_step: int | None = None
+    """Tokens of the newest step."""
+    steps_left: float | None = None
+    """Steps of the newest batch size that read the samples that are left, if batch sizes change."""
 
     @property
     def skew(self) -> float | None:
@@ -75,6 +79,7 @@ class Metrics:
         self._parts: deque[Mapping[str, float]] = deque(maxlen=window)
         self._data: deque[float] = deque(maxlen=window)
         self._newest: dict[str, Any] = {}
+        self._batch_sizes: set[int] = set()
         self._event: Event | None = None
         self._settings: dict[str, Any] = {}
         self._skipped = 0
@@ -106,6 +111,7 @@ class Metrics:
 
     def _stepped(self, event: Event) -> None:
         values = event.values
+        self._sized(values.get("global_batch_size"))
         self._event, self._newest = event, values
         self._skipped += int(values.get("skipped") or 0)
         for name, series in (("loss", self.loss), ("grad_norm", self.grad_norm)):
@@ -124,6 +130,17 @@ class Metrics:
         if isinstance(memory, Mapping):
             keys = ("peak_reserved_mem", "reserved_mem", "peak_allocated_mem", "allocated_mem")
             self._held(next((_finite(memory[key]) for key in keys if key in memory), None), 0)
+
+    def _sized(self, batch: object) -> None:
+        """Forget the times of steps with a different batch size."""
+        before = self._newest.get("global_batch_size")
+        if not isinstance(batch, int):
+            return
+        self._batch_sizes.add(batch)
+        if before is not None and batch != before:
+            self._seconds.clear()
+            self._parts.clear()
+            self._data.clear()
 
     def _ranks(self, event: Event) -> None:
         self._busy = rank_figure(event.values.get("busy")) or self._busy
@@ -154,15 +171,34 @@ class Metrics:
             self._memory = (round(size), rank)
 
     def basis(self) -> MfuBasis | None:
-        """Return the given basis, or derive one from the engine's settings at the start."""
-        if self._basis is not None:
-            return self._basis
-        settings = self._settings
-        batch = self._newest.get("global_batch_size", settings.get("global_batch_size"))
+        """Return the given basis, or derive one from the engine's settings at the start.
+
+        It is for the batch size of the newest step.
+        """
+        settings, own = self._settings, self._newest.get("global_batch_size")
+        batch = settings.get("global_batch_size") if own is None else own
         length, gpus = settings.get("sequence_length"), settings.get("world_size")
+        known = self._basis
+        if known is not None:
+            return known.with_tokens(int(own) * int(length)) if own and length else known
         if batch and length and gpus:
             return MfuBasis(int(batch) * int(length), int(gpus))
         return None
+
+    @property
+    def tokens_per_step(self) -> int | None:
+        """The tokens of every step so far; None if unknown, or if the batch size has changed."""
+        basis = self.basis()
+        return None if basis is None or len(self._batch_sizes) > 1 else basis.tokens_per_step
+
+    def _steps_left(self) -> float | None:
+        """Return the steps of the newest batch size for the samples that are left."""
+        total = _finite(self._settings.get("total_samples"))
+        names = ("consumed_samples", "global_batch_size")
+        consumed, batch = (_finite(self._newest.get(name)) for name in names)
+        if total is None or consumed is None or not batch:
+            return None
+        return max(0.0, total - consumed) / batch
 
     def snapshot(self) -> Snapshot:
         """Return the current metrics."""
@@ -183,6 +219,8 @@ class Metrics:
             loss=values.get("loss"),
             grad_norm=values.get("grad_norm"),
             learning_rate=values.get("learning_rate"),
+            tokens_per_step=None if basis is None else basis.tokens_per_step,
+            steps_left=self._steps_left(),
             skipped=self._skipped,
             step_seconds=usual,
             step_spread=_spread(self._seconds),

@@ -26,6 +26,7 @@ FIRST_TAG = "seatrial.first_event"
 """Time of the first event, which distinguishes one log from another."""
 _DIRECTORY = {"MLFLOW_ALLOW_FILE_STORE": "true"}
 """Opts in to MLflow's file store, which is in maintenance mode."""
+_SIZES = ("global_batch_size", "sequence_length")
 BATCH = 900
 """Points per request; MLflow accepts 1,000."""
 
@@ -66,7 +67,7 @@ class MlflowRun:
         self._first = found.data.tags.get(FIRST_TAG, "")
         self._params = set(found.data.params)
         self._known: set[tuple[str, int, int]] | None = None
-        self._tokens: float | None = None
+        self._sizes: dict[str, object] = {}
         self.events = 0
 
     def send(self, events: Sequence[Event]) -> int:
@@ -137,14 +138,14 @@ class MlflowRun:
         made: dict[str, object] = {}
         match event.kind:
             case EventKind.START:
-                batch, length = values.get("global_batch_size"), values.get("sequence_length")
-                if isinstance(batch, int) and isinstance(length, int):
-                    self._tokens = float(batch * length)
+                self._sizes = {key: values.get(key) for key in _SIZES}
             case EventKind.STEP:
                 made = {key: values.get(key) for key in ("loss", "grad_norm", "learning_rate")}
                 seconds = made["step_seconds"] = values.get("seconds")
-                if self._tokens is not None and isinstance(seconds, float) and seconds > 0:
-                    made["tokens_per_second"] = self._tokens / seconds
+                batch, length = ((self._sizes | values).get(key) for key in _SIZES)
+                known = isinstance(batch, int) and isinstance(length, int)
+                if known and isinstance(seconds, float) and seconds > 0:
+                    made["tokens_per_second"] = batch * length / seconds
             case EventKind.EVALUATION:
                 made = {f"{values.get('split') or 'validation'}_loss": values.get("loss")}
             case EventKind.SAVE:

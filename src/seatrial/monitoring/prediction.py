@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare a plan with measurements: step time and memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.monitoring.metrics import Snapshot
 from seatrial.monitoring.utilisation import MfuBasis
@@ -64,5 +64,7 @@ class Forecast:
     """Relative error of the step time that 90 % of published runs stay within."""
 
     def against(self, measured: Snapshot) -> PlanAgainstRun:
-        """Compare the plan with the measurements."""
-        return compare(self.time, self.memory, measured)
+        """Compare the plan with the measurements; the step time only if it has the same batch."""
+        found = compare(self.time, self.memory, measured)
+        same = measured.tokens_per_step in (None, self.basis.tokens_per_step)
+        return found if same else replace(found, step_seconds=None)

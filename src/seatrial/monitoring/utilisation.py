@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The basis of tokens per second and MFU, stated with them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.planning.timing.breakdown import StepTime
 from seatrial.planning.workload import Workload
@@ -30,6 +30,13 @@ class MfuBasis:
     """How the operations are counted."""
     peak_of: str = ""
     """The precision and GPU of the peak, such as `h100-80gb in bf16`."""
+
+    def with_tokens(self, tokens: int) -> "MfuBasis":
+        """Return the basis of a step with a different batch size."""
+        flops = self.model_flops
+        if flops is not None:
+            flops *= tokens / self.tokens_per_step
+        return replace(self, tokens_per_step=tokens, model_flops=flops)
 
     def tokens_per_second(self, seconds: float) -> float | None:
         """Return tokens per second over all GPUs, for this step time."""

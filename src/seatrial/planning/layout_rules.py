@@ -8,6 +8,7 @@ These are Megatron's rules (`megatron/training/arguments.py`,
 """
 
 from dataclasses import replace
+from itertools import pairwise
 from math import gcd
 from typing import Protocol
 
@@ -416,6 +417,56 @@ def check_batch(
             f"Use {nearby_multiples(total, step * layout.pp_size)}, or vp_size 1.",
         )
     return Batch(micro, total, micro_batches, total * length)
+
+
+LARGEST_GROWTH = 4
+"""The most that a batch schedule may multiply the batch size by at once. The supervisor kills
+ranks whose steps take five times the usual time (monitoring/hang_timeouts.py)."""
+
+
+def check_early_batches(
+    report: Reporter, sizes: tuple[int, ...], batch: Batch, layout: Layout
+) -> None:
+    """Check that the smaller batches at the start of the run can be split like the last one."""
+    step = batch.micro_batch_size * layout.dp_size
+    for number, (size, after) in enumerate(pairwise([*sizes, batch.global_batch_size])):
+        field = f"training.batch_schedule[{number}].global_batch_size"
+        if size >= after:
+            report.error(
+                PlanCode.BATCH_SCHEDULE,
+                field,
+                f"{size} sequences are not fewer than the {after} that follow; the batch size can "
+                "only grow.",
+                size,
+                f"Set training.global_batch_size to more than {size}.",
+            )
+        elif after > LARGEST_GROWTH * size:
+            report.error(
+                PlanCode.BATCH_SCHEDULE,
+                field,
+                f"the batch grows from {size} to {after} at once, and the step time with it; steps "
+                "that take five times the usual time count as hung.",
+                size,
+                f"Add a batch size between them, of at most {LARGEST_GROWTH * size}.",
+            )
+        elif size % step:
+            report.error(
+                PlanCode.BATCH,
+                field,
+                f"{size} sequences are not divisible by "
+                f"micro-batch {batch.micro_batch_size} × dp {layout.dp_size} = {step}.",
+                size,
+                f"Use {nearby_multiples(size, step)}.",
+            )
+        elif layout.vp_size > 1 and size // step % layout.pp_size:
+            report.error(
+                PlanCode.INTERLEAVED_BATCH,
+                field,
+                f"{size // step} micro-batches are not a multiple of pp_size {layout.pp_size}, "
+                "as the interleaved schedule requires.",
+                size,
+                f"Use {nearby_multiples(size, step * layout.pp_size)}, or vp_size 1.",
+            )
 
 
 def _or_nodes(total: int, step: int, nodes: int) -> str:

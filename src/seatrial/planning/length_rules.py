@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for length, schedule, checkpoints and evaluation, each with valid values."""
 
+from itertools import pairwise
+
 from seatrial.codes.planning import PlanCode
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout_rules import nearby_multiples
@@ -10,8 +12,9 @@ from seatrial.spec.checkpoints import CheckpointsSpec
 from seatrial.spec.training import TrainingSpec
 
 
-def check_length(report: FindingReport, length: Length, batch: int) -> None:
+def check_length(report: FindingReport, length: Length) -> None:
     """Check that the run has at least one step."""
+    batch = length.phases[0].global_batch_size
     if length.steps == 0:
         report.error(
             PlanCode.LENGTH,
@@ -20,6 +23,36 @@ def check_length(report: FindingReport, length: Length, batch: int) -> None:
             length.samples,
             f"Use at least {batch} samples.",
         )
+
+
+def check_batch_schedule(
+    report: FindingReport, training: TrainingSpec, length: Length, sequence_length: int
+) -> None:
+    """Check that every batch size of the schedule is used for at least one step."""
+    starts = pairwise(phase.first_step for phase in length.phases)
+    for number, (first, after) in enumerate(starts):
+        until = training.batch_schedule[number].until_tokens
+        field = f"training.batch_schedule[{number}].until_tokens"
+        if first == after:
+            read = length.phases[number].first_sample * sequence_length
+            report.error(
+                PlanCode.BATCH_SCHEDULE,
+                field,
+                f"no step has this batch size: {read:,} tokens are trained before it, and it "
+                f"ends at {until:,}.",
+                until,
+                f"Use at least {read + sequence_length:,}, or remove this batch size.",
+            )
+        elif after >= length.steps > 0:
+            report.error(
+                PlanCode.BATCH_SCHEDULE,
+                field,
+                f"the run ends after {length.tokens:,} tokens, so its batch size never grows "
+                "beyond this one.",
+                until,
+                f"Use fewer than {length.tokens:,} tokens, or make the run longer.",
+            )
+            return
 
 
 def check_schedule(report: FindingReport, schedule: Schedule) -> None:

@@ -91,7 +91,7 @@ class Batch:
     micro_batch_size: int
     """Sequences that one data-parallel rank processes at a time."""
     global_batch_size: int
-    """Sequences per step."""
+    """Sequences per step; with a batch schedule, after its last change."""
     micro_batches: int
     """Micro-batches that each data-parallel rank processes per step."""
     tokens_per_step: int
@@ -145,6 +145,9 @@ class Plan:
         data["machines"]["world_size"] = self.machines.world_size
         data["layout"]["world_size"] = self.layout.world_size
         data["layout"]["edp_size"] = self.layout.edp_size
+        if len(self.length.phases) == 1:
+            # Plans that were stored before batch schedules existed stay valid.
+            del data["length"]["phases"]
         return data
 
     @property

@@ -58,6 +58,15 @@ class PlannedRun:
         return self.chooser.price(self.plan)
 
     @cached_property
+    def phase_seconds(self) -> tuple[float, ...]:
+        """The step time of each batch size of the run; empty on a host without GPUs."""
+        if self.chosen is None:
+            return ()
+        early = (self.chooser.price(self.plan, phase) for phase in self.plan.length.phases[:-1])
+        times = [priced.time.total for priced in early if priced is not None]
+        return *times, self.chosen.time.total
+
+    @cached_property
     def given_fields(self) -> tuple[str, ...]:
         """The layout fields that the spec sets."""
         spec = self.basis.loaded.spec
@@ -104,7 +113,7 @@ def plan_run(
     layout, stages = resolution.layout()
     batch = resolution.batch(layout)
     length = resolution.length(batch)
-    schedule = resolution.schedule(batch, length)
+    schedule = resolution.schedule(length)
     resolution.choose_options(layout)
     spec, model = resolution.spec, resolution.model(layout)
     every = spec.checkpoints.every_steps

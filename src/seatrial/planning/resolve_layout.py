@@ -16,7 +16,13 @@ from seatrial.planning.choices import (
 )
 from seatrial.planning.finding_report import FindingReport
 from seatrial.planning.layout import Layout
-from seatrial.planning.length import Length, Schedule, run_length, span_samples
+from seatrial.planning.length import (
+    Length,
+    Schedule,
+    anneal_samples,
+    run_length,
+    span_samples,
+)
 from seatrial.planning.options import NAMES
 from seatrial.planning.parameters import (
     active_parameters,
@@ -144,16 +150,19 @@ class LayoutResolution:
         training, nodes = self.spec.training, self.spec.cluster.nodes
         micro, total = int(training.micro_batch_size), int(training.global_batch_size)
         length = self.basis.sequence_length
-        return layout_rules.check_batch(self.report, micro, total, layout, length, nodes)
+        early = tuple(one.global_batch_size for one in training.batch_schedule)
+        batch = layout_rules.check_batch(self.report, micro, total, layout, length, nodes)
+        layout_rules.check_early_batches(self.report, early, batch, layout)
+        return batch
 
     def length(self, batch: Batch) -> Length:
         length = self.basis.sequence_length
         return run_length(self.spec.training, batch.global_batch_size, length)
 
-    def schedule(self, batch: Batch, length: Length) -> Schedule:
+    def schedule(self, length: Length) -> Schedule:
         """Return the learning-rate schedule; raise with all errors, including earlier ones."""
         training, preset = self.spec.training, self.basis.preset
-        size, sequence_length = batch.global_batch_size, self.basis.sequence_length
+        sequence_length = self.basis.sequence_length
         rate = training.learning_rate
         published = preset[1].learning_rate if preset else None
         peak = published or DEFAULT_PEAK_LEARNING_RATE if rate.peak is None else rate.peak
@@ -161,16 +170,16 @@ class LayoutResolution:
         origin = fallback if rate.peak is None else Origin.YOU
         self._origins["training.learning_rate.peak"] = origin
         warmup, decay = (
-            span_samples(span, length.samples, size, sequence_length)
-            for span in (rate.warmup, rate.decay)
+            span_samples(span, length, sequence_length) for span in (rate.warmup, rate.decay)
         )
         minimum = decimal_quotient(peak, 10) if rate.minimum is None else rate.minimum
         anneal = 0
         if rate.anneal is not None:
-            anneal = span_samples(rate.anneal, length.samples, size, sequence_length)
+            anneal = anneal_samples(rate.anneal, length, decay, sequence_length)
         schedule = Schedule(peak, minimum, warmup, decay, anneal)
         report, saves = self.report, self.spec.checkpoints
-        length_rules.check_length(report, length, size)
+        length_rules.check_length(report, length)
+        length_rules.check_batch_schedule(report, training, length, sequence_length)
         length_rules.check_schedule(report, schedule)
         if saves.every_steps != AUTO:
             length_rules.check_saves(report, length, int(saves.every_steps), saves.keep_every_steps)

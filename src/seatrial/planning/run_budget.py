@@ -105,7 +105,10 @@ def budget_of(run: PlannedRun, catalog: Catalog) -> RunBudget:
     machines, known = run.plan.machines, run.time_error
     error = known.nine_of_ten if known else 0.0
     saves = saves_of(run.plan, run.chosen, catalog)
-    training = run.chosen.time.total * run.plan.length.steps
+    training = sum(
+        seconds * steps
+        for seconds, steps in zip(run.phase_seconds, run.plan.length.steps_by_phase, strict=True)
+    )
     duration = duration_of(training, saves.budget.lost or Losses(0.0, 0.0))
     if duration is None:
         return RunBudget(None, error, 0.0, None, saves)

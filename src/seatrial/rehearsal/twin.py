@@ -314,13 +314,19 @@ def _small_training(plan: Plan, small: Layout) -> dict[str, Any]:
         "decay": {"steps": 10 * STEPS if beyond else STEPS},
         "anneal": {"steps": 5} if plan.schedule.anneal_samples else None,
     }
+    batch, schedule = micro * small.dp_size * micro_batches, []
+    if training.batch_schedule:
+        # The resumed run continues with a larger batch.
+        tokens = SAVE_AT * batch * SEQUENCE
+        schedule, batch = [{"global_batch_size": batch, "until_tokens": tokens}], 2 * batch
     return {
         "steps": STEPS,
         "samples": None,
         "tokens": None,
         "sequence_length": SEQUENCE,
         "micro_batch_size": micro,
-        "global_batch_size": micro * small.dp_size * micro_batches,
+        "global_batch_size": batch,
+        "batch_schedule": schedule,
         "learning_rate": rate,
         "evaluation": {
             "every_steps": SAVE_AT,

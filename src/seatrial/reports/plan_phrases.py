@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of a plan as text: days, dollars, shares, layouts."""
 
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.catalog.storage import StorageKind
@@ -59,7 +59,7 @@ def rate(number: float) -> str:
 
 def schedule_words(plan: Plan) -> tuple[str, str]:
     """Return the learning rate and the warm-up: `3e-4, cosine to 3e-5`, `715 steps of warm-up`."""
-    schedule, size = plan.schedule, plan.batch.global_batch_size
+    schedule, length = plan.schedule, plan.length
     style, least = plan.spec.training.learning_rate.style, rate(schedule.minimum)
     falls = f"{style} to {least}"
     if style is DecayStyle.CONSTANT:
@@ -67,20 +67,35 @@ def schedule_words(plan: Plan) -> tuple[str, str]:
     elif style is DecayStyle.INVERSE_SQUARE_ROOT:
         falls = f"{style}, at least {least}"
     elif style is DecayStyle.WSD:
-        falls += f" in the last {_steps(schedule.anneal_samples, size)}"
+        constant = length.first_step_from(schedule.decay_samples - schedule.anneal_samples)
+        falls += f" in the last {_steps(length.steps_within(schedule.decay_samples) - constant)}"
     # If the decay ends with the run, the length of the run already states its last step.
-    ends = schedule.decay_samples // size
-    if style not in (DecayStyle.CONSTANT, DecayStyle.WSD) and ends != plan.length.steps:
+    ends = length.steps_within(schedule.decay_samples)
+    if style not in (DecayStyle.CONSTANT, DecayStyle.WSD) and ends != length.steps:
         falls += f" at step {ends:,}"
-    warmup = (
-        f"{_steps(schedule.warmup_samples, size)} of" if schedule.warmup_samples >= size else "no"
-    )
+    warming = length.steps_within(schedule.warmup_samples)
+    warmup = f"{_steps(warming)} of" if warming else "no"
     return f"{rate(schedule.peak)}, {falls}", f"{warmup} warm-up"
 
 
-def _steps(samples: int, size: int) -> str:
-    # Whole steps, as the engines count them.
-    steps = samples // size
+def early_batch_words(run: PlannedRun) -> list[str]:
+    """Return the batch sizes in order: `first 512 for 23,842 steps of 3.38 s, to 100 B tokens`."""
+    length, sequence = run.plan.length, run.plan.model.sequence_length
+    times = run.phase_seconds or (None,) * len(length.phases)
+    words = []
+    for (phase, after), seconds in zip(pairwise(length.phases), times, strict=False):
+        steps = _steps(after.first_step - phase.first_step)
+        steps += f" of {duration(seconds)}" if seconds else ""
+        tokens = format_count(after.first_sample * sequence)
+        when = "then" if words else "first"
+        words.append(f"{when} {phase.global_batch_size:,} for {steps}, to {tokens} tokens")
+    if words:
+        last = run.plan.batch.global_batch_size
+        words.append(f"then {last:,}; memory, step time and saves below are for this batch size")
+    return words
+
+
+def _steps(steps: int) -> str:
     return f"{steps:,} step{'s' * (steps != 1)}"
 
 

@@ -25,6 +25,7 @@ from seatrial.reports.plan_phrases import (
     TIB,
     duration,
     duration_with_error,
+    early_batch_words,
     gib,
     layout_words,
     manner,
@@ -210,6 +211,7 @@ def _batch(run: PlannedRun) -> Iterator[Line]:
     yield "batch", f"{batch.global_batch_size:,} sequences, {tokens} tokens per step   ({where})"
     number = counted(batch.micro_batches, "micro-batch", "micro-batches")
     yield "", f"micro-batch {batch.micro_batch_size:,} × {number} × dp {plan.layout.dp_size:,}"
+    yield from (("", words) for words in early_batch_words(run))
     yield "learning", f"rate {peak}   ({whose})"
     yield "", warmup
 

@@ -23,6 +23,7 @@ _TRAINING = {
     "sequence_length": "seq_length seq_len seqlen max_seq_len max_seq_length context_length",
     "micro_batch_size": "mbs per_device_train_batch_size device_train_microbatch_size",
     "global_batch_size": "gbs global_train_batch_size train_batch_size",
+    "batch_schedule": "rampup_batch_size step_batch_size_schedule",
     "learning_rate.peak": "lr max_lr base_lr",
     "learning_rate.minimum": "min_lr lr_min",
     "learning_rate.style": "lr_decay_style lr_scheduler lr_scheduler_type",

@@ -3,6 +3,7 @@
 """The training section: length, batch size, schedule, precision and evaluation."""
 
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -210,6 +211,15 @@ class Optimizer(SpecModel):
         return muon
 
 
+class EarlyBatch(SpecModel):
+    """An early part of the run with a smaller batch."""
+
+    global_batch_size: PositiveInt
+    """Sequences per optimizer step in this part of the run."""
+    until_tokens: Count
+    """Tokens from the start of the run, such as `250B`, after which the next batch size is used."""
+
+
 class Evaluation(SpecModel):
     """Loss on the validation split during the run."""
 
@@ -239,6 +249,8 @@ class TrainingSpec(SpecModel):
     """Sequences that a data-parallel rank processes at a time."""
     global_batch_size: AutoInt = AUTO
     """Sequences per optimizer step, over all data-parallel ranks."""
+    batch_schedule: tuple[EarlyBatch, ...] = added_later(())
+    """Smaller batch sizes for the start of the run; `global_batch_size` is used after them."""
     learning_rate: LearningRate = DEFAULTS
     """The learning-rate schedule."""
     optimizer: Optimizer = DEFAULTS
@@ -276,6 +288,39 @@ class TrainingSpec(SpecModel):
             )
         return size
 
+    @field_validator("batch_schedule")
+    @classmethod
+    def _growing(
+        cls, schedule: tuple[EarlyBatch, ...], info: ValidationInfo
+    ) -> tuple[EarlyBatch, ...]:
+        for number, (one, other) in enumerate(pairwise(schedule), 1):
+            if other.until_tokens <= one.until_tokens:
+                raise broken(
+                    f"this batch size ends at {other.until_tokens:,} tokens, but the one before "
+                    f"it ends at {one.until_tokens:,}.",
+                    "List the batch sizes in the order of the run.",
+                    inside=(number, "until_tokens"),
+                )
+        micro = info.data.get("micro_batch_size")
+        sizes = [early.global_batch_size for early in schedule]
+        for number, size in enumerate(sizes):
+            if isinstance(micro, int) and size % micro:
+                raise broken(
+                    f"{size} sequences cannot be split into micro-batches of {micro}.",
+                    f"Use a multiple of {micro} times the data-parallel size.",
+                    inside=(number, "global_batch_size"),
+                )
+        last = info.data.get("global_batch_size")
+        for number, (size, after) in enumerate(pairwise([*sizes, last])):
+            if isinstance(after, int) and size >= after:
+                raise broken(
+                    f"{size} sequences are not fewer than the {after} that follow; the batch size "
+                    "can only grow.",
+                    f"Use less than {after}.",
+                    inside=(number, "global_batch_size"),
+                )
+        return schedule
+
 
 _BENCHMARK_SCHEDULE = {"warmup": {"fraction": 0.04}, "decay": {"fraction": 0.9}}
 
@@ -287,7 +332,8 @@ def as_benchmark(spec: dict[str, Any], steps: int) -> dict[str, Any]:
     if rate.get("anneal") is not None:
         rate["anneal"] = {"fraction": 0.1}
     evaluation = _section(training, "evaluation") | {"batches": 0}
-    training = {key: value for key, value in training.items() if key not in ("samples", "tokens")}
+    replaced = ("samples", "tokens", "batch_schedule")
+    training = {key: value for key, value in training.items() if key not in replaced}
     training |= {"steps": steps, "learning_rate": rate, "evaluation": evaluation}
     other_intervals = ("every_minutes", "every_hours", "keep_every_steps")
     saves = _section(spec, "checkpoints")

@@ -191,6 +191,8 @@ def _of_words(field: str, value: Any, spec: Spec) -> Arguments:
         return {"split": ",".join(f"{share:g}" for share in value)}
     if field == "training.precision":
         return _precision(str(value))
+    if field == "training.batch_schedule":
+        return _batch_schedule(value, spec["training"])
     if field in ("training.learning_rate.warmup", "training.learning_rate.decay"):
         return _span("lr-warmup" if field.endswith("warmup") else "lr-decay", value, spec)
     words: dict[str, Arguments] = {
@@ -214,6 +216,29 @@ def _precision(value: str) -> Arguments:
         "fp8-format": "hybrid" if value in ("fp8", "mxfp8") else None,
         "fp8-recipe": {"fp8": "delayed", "mxfp8": "mxfp8"}.get(value),
         "fp4-format": "e2m1" if value == "nvfp4" else None,
+    }
+
+
+def _batch_schedule(schedule: list[Spec], training: Spec) -> Arguments:
+    """The batch sizes, and the length and the learning rate in samples."""
+    batch = training["global_batch_size"]
+    starts = [0, *(early["until_tokens"] for early in schedule)]
+    sizes = [*(early["global_batch_size"] for early in schedule), batch]
+    samples = training.get("samples") or batch * training.get("steps", 1000)
+    anneals = training["learning_rate"]["style"] == "wsd"
+    words = (f"{start}:{size}" for start, size in zip(starts, sizes, strict=True))
+    return {
+        "global-batch-size": None,
+        "step-batch-size-schedule": ",".join(words),
+        "eval-global-batch-size": batch,
+        "train-iters": None,
+        "train-samples": samples,
+        "lr-warmup-iters": None,
+        "lr-warmup-samples": samples // 100,
+        "lr-decay-iters": None,
+        "lr-decay-samples": samples,
+        "lr-wsd-decay-iters": None,
+        "lr-wsd-decay-samples": samples // 10 if anneals else None,
     }
 
 

@@ -166,6 +166,22 @@ OPTION_CHANGES: dict[str, NewValue] = {
     "performance.activation_offload": _one_of(1, 2, 1000),
 }
 """The performance options, and what they are set to."""
+SCHEDULES = 4 * NEWER
+"""Draws from this number on change only the batch schedule."""
+SEVERAL = ("global_batch_size", "samples", "tokens")
+"""What grows with the batch."""
+
+
+def _batch_schedule(draw: Random, training: Spec) -> list[Spec]:
+    """One or two early batch sizes: some fit, others do not divide, shrink or are never used."""
+    batch, length = training["global_batch_size"], training["sequence_length"]
+    sizes = [batch // 2, batch // 2, batch // 4, batch // 3, batch - 1, 2 * batch]
+    found, tokens = [], 0
+    for _ in range(draw.choice((1, 1, 2))):
+        size = max(1, draw.choice(sizes))
+        tokens += draw.choice((0.5, 3, 100, 100, 10**6)) * size * length
+        found.append({"global_batch_size": size, "until_tokens": int(tokens)})
+    return found if draw.random() < 0.9 else found[::-1]
 
 
 def _changes(number: int) -> dict[str, NewValue]:
@@ -180,6 +196,13 @@ def drawn(number: int) -> Draw:
     run = healthy(draw, number)
     if draw.random() >= BROKEN_SHARE:
         return Draw(number, run, None)
+    if number >= SCHEDULES:
+        # Batches that can be divided once more.
+        given = run["training"]
+        several = {name: 4 * given[name] for name in SEVERAL if name in given}
+        run["training"] = given | several
+        schedule = _batch_schedule(draw, run["training"])
+        return Draw(number, run, Change("training.batch_schedule", schedule))
     changes = _changes(number)
     absent = [
         f".{part}."

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from typing import Any, TextIO
@@ -118,6 +119,7 @@ def _verdict(
 
     try:
         args = arguments.parse_and_validate_args()
+        _train_no_step(args)
         model_settings(args)
         optimizer_settings(args)
         counts |= {stage: stage_parameters(args, stage) for stage in stages}
@@ -130,6 +132,30 @@ def _verdict(
         reason = str(error) or type(error).__name__
         return (None if host_lacks(reason) else False), reason
     return True, ""
+
+
+def _train_no_step(args: Namespace) -> None:
+    """Go through the batch sizes of a schedule, as the engine's training loop does."""
+    if args.step_batch_size_schedule is None:
+        return
+    from megatron.core import num_microbatches_calculator as batches  # noqa: PLC0415
+
+    batches.init_num_microbatches_calculator(
+        rank=1,
+        micro_batch_size=args.micro_batch_size,
+        data_parallel_size=args.data_parallel_size,
+        decrease_batch_size_if_needed=args.decrease_batch_size_if_needed,
+        step_batch_size_schedule=args.step_batch_size_schedule,
+        seq_length=args.seq_length,
+    )
+    consumed = before = 0
+    while consumed < args.train_samples:
+        batches.update_num_microbatches(consumed, consistency_check=True)
+        number = batches.get_num_microbatches()
+        if number < max(1, before):
+            raise ValueError(f"{number} micro-batches after {before} (megatron.training.train)")
+        before = number
+        consumed += batches.get_current_global_batch_size()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ REASONS: dict[str, str] = {
         "Fields that contradict each other. The engine silently ignores one of them (sequence "
         "parallelism with one tensor-parallel rank, recompute modules with recomputation "
         "disabled), or fails later (attention heads not divisible by the number of key-value "
-        "heads, a top-k larger than the number of experts, an empty training split)."
+        "heads, a top-k larger than the number of experts, an empty training split). It sorts a "
+        "batch schedule, and accepts a batch size that is followed by the same one."
     ),
     "ST-PLAN-004": "More processes per node than GPUs; the engine sees only the world size.",
     "ST-PLAN-006": "The GPU does not support this precision; the engine fails at the first step.",
@@ -45,6 +46,10 @@ REASONS: dict[str, str] = {
         "does not run them."
     ),
     "ST-BATCH-003": "Rejected by the interleaved schedule, at the first step.",
+    "ST-BATCH-005": (
+        "A batch size of the schedule that no step uses, which the engine ignores, or one that "
+        "grows so much at once that its first step would count as hung."
+    ),
     "ST-LENGTH-002": (
         "Rejected when the learning-rate schedule is created, after the model is built."
     ),

@@ -6,12 +6,15 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.engines.megatron.command_line import command_line, engine_arguments
+from seatrial.engines.megatron.trial import one_rank_arguments
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import other_layout
 from seatrial.rehearsal.twin import (
     MAX_PROCESSES,
+    SAVE_AT,
     SEQUENCE,
+    STEPS,
     Twin,
     TwinData,
     degrees_of,
@@ -271,3 +274,24 @@ def test_heads_with_sinks_are_split_over_context_parallel_ranks() -> None:
     parts = "attention_sinks: true, kv_heads: 8"
     model = small_model(parts, "parallelism.cp_size=2")
     assert model.kv_heads // 2 % 2 == 0
+
+
+def test_the_batch_of_the_twin_grows_where_it_resumes() -> None:
+    schedule = (
+        "training.batch_schedule=[{global_batch_size: 256, until_tokens: 100M}, "
+        "{global_batch_size: 512, until_tokens: 200M}]"
+    )
+    for overrides in ((), ("parallelism.pp_size=2",)):
+        _, (usual,) = twins_of(*overrides)
+        _, (twin,) = twins_of(schedule, *overrides)
+        first, last = twin.plan.length.phases
+        assert first.global_batch_size == usual.plan.batch.global_batch_size
+        assert (last.global_batch_size, last.first_step) == (2 * first.global_batch_size, SAVE_AT)
+        assert twin.plan.length.steps == STEPS
+
+
+def test_one_rank_has_one_batch_size() -> None:
+    plan, _ = twins_of("training.batch_schedule=[{global_batch_size: 512, until_tokens: 100M}]")
+    arguments = one_rank_arguments(engine_arguments(plan))
+    assert arguments["global-batch-size"] == plan.batch.micro_batch_size
+    assert arguments["step-batch-size-schedule"] is arguments["eval-global-batch-size"] is None

@@ -104,7 +104,12 @@ data:
     - {from: s3://corpora/a, weight: 0.5, files: "*.jsonl"}
     - {prepared: /data/b, weight: 1}
   split: [98, 2, 0]
-training: {steps: 100k, micro_batch_size: 4, global_batch_size: auto, learning_rate: {peak: 1e-4}}
+training:
+  steps: 100k
+  micro_batch_size: 4
+  global_batch_size: auto
+  batch_schedule: [{global_batch_size: 256, until_tokens: 10B}]
+  learning_rate: {peak: 1e-4}
 parallelism: {tp_size: 8, sequence_parallel: true, recompute: full}
 cluster:
   profile: eks

@@ -53,6 +53,7 @@ PARTS = {
     "training.tokens": "this changes the length of the run: {changes}",
     "training.sequence_length": "this changes the sequence length: {changes}",
     "training.global_batch_size": "this changes the global batch size: {changes}{length}",
+    "training.batch_schedule": "this changes the batch size over the run: {changes}{length}",
     "training.micro_batch_size": "this changes memory and speed, not the global batch: {changes}",
     "training.precision": "this changes the precision: {changes}",
     "training.evaluation": "this changes the evaluation: {changes}",

@@ -278,6 +278,13 @@ def _batch(patient: Patient) -> Iterator[Overrides]:
     for step in (2, 4, 8, 16, 32, 64, 128, 256, 512):
         yield (f"training.global_batch_size={-(-size // step) * step}",)
     yield ("training.micro_batch_size=1",)
+    yield from _without_schedule(patient)
+
+
+def _without_schedule(patient: Patient) -> Iterator[Overrides]:
+    """Propose one batch size for the whole run."""
+    if patient.value("training.batch_schedule"):
+        yield ("training.batch_schedule=[]",)
 
 
 def _memory(patient: Patient) -> Iterator[Overrides]:
@@ -469,6 +476,7 @@ _BY_CODE: dict[str, Callable[[Patient], Iterator[Overrides]]] = {
     PlanCode.NODE_LINKS: _across,
     PlanCode.BATCH: _batch,
     PlanCode.INTERLEAVED_BATCH: _batch,
+    PlanCode.BATCH_SCHEDULE: _without_schedule,
     PlanCode.NO_FIT: _memory,
     PlanCode.RISKY: _memory,
     PlanCode.STATE: _memory,

@@ -127,7 +127,8 @@ def repeated(situation: Situation) -> Iterator[Checked]:
                 proposed(*(f"data.sources[{other.number}].weight=null" for other in found)),
             )
         elif often > MANY_EPOCHS:
-            steps = max(1, int(situation.plan.length.steps * MANY_EPOCHS / often))
+            length = situation.plan.length
+            steps = max(1, length.steps_within(int(length.samples * MANY_EPOCHS / often)))
             yield situation.warning(
                 DatasetCode.EPOCHS,
                 f"{field_name}.prepared",
@@ -207,8 +208,9 @@ def _times(situation: Situation, held: list[float]) -> list[float]:
 def _shortened(situation: Situation, steps: int) -> tuple[str, ...]:
     """Return the overrides that shorten the run, and the settings that depend on its length."""
     plan, training = situation.plan, situation.spec.training
-    size, length = plan.batch.global_batch_size, plan.model.sequence_length
-    amounts = {"steps": steps, "samples": steps * size, "tokens": steps * size * length}
+    samples = plan.length.samples_after(steps)
+    tokens = samples * plan.model.sequence_length
+    amounts = {"steps": steps, "samples": samples, "tokens": tokens}
     unit = next(name for name in amounts if getattr(training, name) is not None)
     rest = [
         "training.learning_rate.warmup={fraction: 0.01}",

@@ -28,12 +28,11 @@ small models in the muTransfer sweeps (arXiv 2203.03466) use about 1e-2."""
 def rate_of_nothing(situation: Situation) -> Iterator[Checked]:
     """Report a decay to zero that ends long before the run does."""
     schedule, length = situation.plan.schedule, situation.plan.length
-    size = situation.plan.batch.global_batch_size
     style = situation.spec.training.learning_rate.style
     if style is DecayStyle.CONSTANT or schedule.minimum > NOTHING * schedule.peak:
         return
     if schedule.decay_samples < (1 - LATE) * length.samples:
-        ends = schedule.decay_samples // size
+        ends = length.steps_within(schedule.decay_samples)
         yield situation.warning(
             CheckCode.RATE_OF_NOTHING,
             "training.learning_rate.decay",
@@ -54,14 +53,15 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
     if missing <= 0 or abs(missing - schedule.warmup_samples) > size:
         return
     if schedule.minimum > NOTHING * schedule.peak:
+        ends = length.steps_within(schedule.decay_samples)
         yield situation.warning(
             CheckCode.EARLY_DECAY,
             "training.learning_rate.decay",
-            f"the decay ends at step {schedule.decay_samples // size:,}, one warm-up before the "
+            f"the decay ends at step {ends:,}, one warm-up before the "
             "end of the run. The decay counts from step 0 and includes the warm-up.",
             f"Use {{steps: {length.steps}}}, unless the learning rate should stay at its minimum "
-            f"for the last {missing // size:,} steps.",
-            schedule.decay_samples // size,
+            f"for the last {length.steps - ends:,} steps.",
+            ends,
             proposed(f"training.learning_rate.decay={{steps: {length.steps}}}"),
         )
 
@@ -69,16 +69,16 @@ def early_decay(situation: Situation) -> Iterator[Checked]:
 def warmup_beyond(situation: Situation) -> Iterator[Checked]:
     """Report a warm-up that is longer than the run."""
     schedule, length = situation.plan.schedule, situation.plan.length
-    size = situation.plan.batch.global_batch_size
     if schedule.warmup_samples >= length.samples:
         share = length.samples / schedule.warmup_samples
+        steps = length.steps_within(schedule.warmup_samples)
         yield situation.warning(
             CheckCode.WARMUP_BEYOND,
             "training.learning_rate.warmup",
-            f"the warm-up takes {schedule.warmup_samples // size:,} steps, but the run has "
+            f"the warm-up takes {steps:,} steps, but the run has "
             f"{length.steps:,}: the learning rate reaches only {100 * share:.0f} % of its peak.",
             "Shorten the warm-up, or make the run longer.",
-            schedule.warmup_samples // size,
+            steps,
             proposed("training.learning_rate.warmup={fraction: 0.01}"),
         )
 

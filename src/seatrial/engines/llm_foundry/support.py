@@ -175,6 +175,10 @@ def _training(plan: Plan) -> Iterator[Problem]:
     if training.optimizer.name is not OptimizerName.ADAM:
         rule = f"LLM Foundry has no optimizer {training.optimizer.name}."
         yield _unsupported("training.optimizer.name", rule, "Use adam, or engine.name=megatron.")
+    if training.batch_schedule:
+        rule = "LLM Foundry trains with one batch size."
+        fix = "Remove batch_schedule, or use engine.name=megatron."
+        yield _unsupported("training.batch_schedule", rule, fix)
     style = training.learning_rate.style
     if style not in SCHEDULERS:
         rule = f"LLM Foundry has no {style} learning-rate schedule."

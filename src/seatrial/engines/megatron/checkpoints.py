@@ -69,12 +69,20 @@ def setup_from_arguments(given: Mapping[str, Any], versions: Versions, world_siz
         checkpoint_format=str(values.get("ckpt_format") or "torch_dist"),
         optimizer=str(values.get("optimizer") or "adam"),
         optimizer_sharding=_sharding(values),
-        global_batch_size=_number(values, "global_batch_size"),
+        global_batch_size=last_batch_size(values),
         versions=versions,
         schedule=_schedule(values),
         constants=_constants(values),
         parts=_parts(values),
     )
+
+
+def last_batch_size(values: Mapping[str, Any]) -> int:
+    """Return the global batch size; with a schedule, the last one."""
+    schedule = values.get("step_batch_size_schedule")
+    # With a schedule, the engine sets its own argument to one micro-batch per rank.
+    last = str(schedule).rpartition(":")[2] if schedule else ""
+    return int(last) if last.isdecimal() else _number(values, "global_batch_size")
 
 
 def _number(values: Values, name: str, default: int = 0) -> int:

@@ -23,8 +23,26 @@ _FP8_RECIPES = {Precision.FP8: "delayed", Precision.MXFP8: "mxfp8"}
 
 
 def _counts_samples(plan: Plan) -> bool:
-    """True if the run's length is in samples. The engine then needs the schedule in samples too."""
-    return plan.spec.training.samples is not None
+    """True if the run's length is in samples. The engine then needs the schedule in samples too.
+
+    With a batch schedule, the engine counts its steps only from samples: with a number of steps,
+    it would train and decay the learning rate as if every step had the smallest batch.
+    """
+    return plan.spec.training.samples is not None or _has_batch_schedule(plan)
+
+
+def _has_batch_schedule(plan: Plan) -> bool:
+    return bool(plan.spec.training.batch_schedule)
+
+
+def _batch_schedule(plan: Plan) -> str | None:
+    """Return each batch size with the tokens from which it is used."""
+    training = plan.spec.training
+    if not training.batch_schedule:
+        return None
+    starts = (0, *(early.until_tokens for early in training.batch_schedule))
+    sizes = (phase.global_batch_size for phase in plan.length.phases)
+    return ",".join(f"{start}:{size}" for start, size in zip(starts, sizes, strict=True))
 
 
 def _iterations(samples: Callable[[Plan], int]) -> Callable[[Plan], int | None]:
@@ -126,7 +144,11 @@ FLAGS = (
     ),
     Flag("tokenizer-model", "data.tokenizer", _tokenizer),
     # Length, batch, schedule.
-    Flag("train-samples", "training.samples", lambda p: p.spec.training.samples),
+    Flag(
+        "train-samples",
+        "training.samples",
+        lambda p: p.length.samples if _counts_samples(p) else None,
+    ),
     Flag(
         "train-iters",
         "training.steps",
@@ -134,7 +156,18 @@ FLAGS = (
     ),
     Flag("seq-length", "training.sequence_length", lambda p: p.model.sequence_length),
     Flag("micro-batch-size", "training.micro_batch_size", lambda p: p.batch.micro_batch_size),
-    Flag("global-batch-size", "training.global_batch_size", lambda p: p.batch.global_batch_size),
+    Flag(
+        "global-batch-size",
+        "training.global_batch_size",
+        lambda p: None if _has_batch_schedule(p) else p.batch.global_batch_size,
+    ),
+    Flag("step-batch-size-schedule", "training.batch_schedule", _batch_schedule),
+    # Otherwise, evaluations with a batch schedule use one micro-batch per rank.
+    Flag(
+        "eval-global-batch-size",
+        "",
+        lambda p: p.batch.global_batch_size if _has_batch_schedule(p) else None,
+    ),
     Flag("lr", "training.learning_rate.peak", lambda p: p.schedule.peak),
     Flag("min-lr", "training.learning_rate.minimum", lambda p: p.schedule.minimum),
     Flag(

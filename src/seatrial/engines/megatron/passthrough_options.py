@@ -46,6 +46,7 @@ MODELLED = {flag.name: flag.field for flag in FLAGS if flag.field} | EQUIVALENT
 """Options that a spec field sets, with the name of that field."""
 
 
+RAMP = "rampup-batch-size"
 DERIVED = {
     "no-pad-vocab-size": "the plan pads the vocabulary",
     "disable-pad-vocab-size": "the plan pads the vocabulary",
@@ -69,8 +70,7 @@ DERIVED = {
     "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
     "use-tp-pp-dp-mapping": "the plan sets the rank order",
     "pipeline-model-parallel-layout": "the plan sets the stages",
-    "rampup-batch-size": "the plan assumes a constant batch size, and the engine ignores the ramp",
-    "step-batch-size-schedule": "the plan assumes a constant batch size",
+    RAMP: "the engine accepts this ramp, and ignores it",
     "eval-global-batch-size": "the plan sets the number of evaluation samples",
     "eval-micro-batch-size": "the plan sets the number of evaluation samples",
     "full-validation": "the plan sets the number of evaluation samples",
@@ -145,7 +145,8 @@ def _problem(name: str, value: OptionValue) -> Problem | None:
         return Problem(EngineCode.MODELLED_OPTION, field, rule, fix)
     if option in DERIVED:
         rule = f"{name} would contradict the plan: {DERIVED[option]}."
-        return Problem(EngineCode.DERIVED_OPTION, field, rule, "Remove this option.")
+        fix = "Set training.batch_schedule instead." if option == RAMP else "Remove this option."
+        return Problem(EngineCode.DERIVED_OPTION, field, rule, fix)
     known = known_options().get(option)
     if known is None:
         match = nearest(option, known_options())

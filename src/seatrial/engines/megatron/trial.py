@@ -140,6 +140,8 @@ FOR_ONE_RANK: Arguments = {
     "account-for-embedding-in-pipeline-split": None,
     "account-for-loss-in-pipeline-split": None,
     "sequence-parallel": None,
+    "step-batch-size-schedule": None,
+    "eval-global-batch-size": None,
     "recompute-granularity": None,
     "recompute-method": None,
     "recompute-num-layers": None,

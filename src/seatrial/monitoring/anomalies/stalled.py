@@ -64,6 +64,8 @@ class Stalled:
         self._last: Event | None = None
         self._running = False
         self._total: float | None = None
+        self._last_batch: object = None
+        self._grows = False
 
     def observe(self, event: Event) -> Seen:
         """Record an event."""
@@ -73,10 +75,13 @@ class Stalled:
             case EventKind.START:
                 self._running = True
                 self._total = finite(event.values.get("total_steps"))
+                self._last_batch = event.values.get("global_batch_size")
             case EventKind.EXIT:
                 self._running = False
             case EventKind.STEP:
                 self._running = True
+                batch = event.values.get("global_batch_size")
+                self._grows = None not in (batch, self._last_batch) and batch != self._last_batch
                 if seconds is not None and seconds > 0:
                     steps = int(finite(event.values.get("steps")) or 1)
                     # A log with every tenth step has no events for ten steps.
@@ -121,6 +126,9 @@ class Stalled:
         if last is None or last.kind not in (EventKind.STEP, EventKind.RANKS, EventKind.SAVE):
             return False
         every = self._every[kind]
+        # The engine also saves before the batch size grows.
+        if kind is EventKind.SAVE and self._grows:
+            return True
         return bool(every) and last.step > 0 and last.step % (every or 1) == 0
 
     def _paused(self, kind: EventKind, step: int, seconds: float | None) -> None:

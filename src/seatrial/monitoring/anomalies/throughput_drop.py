@@ -50,11 +50,14 @@ class ThroughputDrop:
         self._usual = Recent(USUAL)
         self._waiting: tuple[int, float] | None = None
         self._since: int | None = None
+        self._batch: object = None
 
     def observe(self, event: Event) -> Seen:
         """Check a step, once the report from its ranks has arrived."""
         if event.kind is EventKind.STEP:
             before, self._waiting = self._waiting, None
+            if self._grew(event.values.get("global_batch_size")):
+                before = None
             seconds = finite(event.values.get("seconds"))
             if seconds is not None and seconds > 0:
                 self._waiting = (event.step, seconds)
@@ -68,6 +71,14 @@ class ThroughputDrop:
                 return None
             return self._judge(step, seconds if pace is None else pace.most)
         return None
+
+    def _grew(self, batch: object) -> bool:
+        """Start over if the batch size changes: steps with more sequences take longer."""
+        before, self._batch = self._batch, batch
+        if before is None or batch is None or before == batch:
+            return False
+        self._new, self._usual, self._since = Recent(STEPS), Recent(USUAL), None
+        return True
 
     def _judge(self, step: int, seconds: float) -> Seen:
         if self._left > 0:

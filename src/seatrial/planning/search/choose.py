@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from seatrial.planning.calibration import Calibration, calibrated
 from seatrial.planning.choices import BATCH, STAGE_ENDS, Choice, value_at
+from seatrial.planning.length import BatchPhase
 from seatrial.planning.memory.estimate import every_stage
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
@@ -62,12 +63,17 @@ class LayoutChooser:
         """Return the steps between saves for a plan in which only this field is open."""
         return save_interval(plan, self.price(plan), self.basis.catalog)
 
-    def price(self, plan: Plan) -> Priced | None:
-        """Return memory and time of a plan; None on a host without GPUs."""
+    def price(self, plan: Plan, phase: BatchPhase | None = None) -> Priced | None:
+        """Return memory and time of a plan; None on a host without GPUs.
+
+        With a batch schedule, this is for the last batch size unless `phase` is given.
+        """
         hardware, constants = self.problem.hardware, self.constants
         if hardware is None or constants is None:
             return None
         candidate = candidate_of(plan)
+        if phase is not None:
+            candidate = replace(candidate, global_batch_size=phase.global_batch_size)
         workload = self.problem.workload(candidate, hardware)
         return Priced(candidate, workload, every_stage(workload), step_time(workload, constants))
 

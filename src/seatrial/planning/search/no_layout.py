@@ -33,11 +33,14 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
     left_open = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
     choices = {field: _LEAST.get(field, 1) for field in left_open}
     if "training.global_batch_size" in choices:
-        choices["training.global_batch_size"] = problem.world_size
+        # Larger than the early batches, unless the target is not.
+        early, ranks = max(problem.early_batches, default=0), problem.world_size
+        times = early // ranks + 1 if problem.target_batch > early else max(1, early // ranks)
+        choices["training.global_batch_size"] = times * ranks
     # This nearly always raises: the spec's values break a rule regardless of the others.
     resolution = LayoutResolution(basis, choices)
     batch = resolution.batch(resolution.layout()[0])
-    resolution.schedule(batch, resolution.length(batch))
+    resolution.schedule(resolution.length(batch))
     given = [field for field in LAYOUT_FIELDS if field not in left_open]
     values = ", ".join(f"{field}={value_at(loaded.spec, field)}" for field in given)
     raise FindingsError(

@@ -55,6 +55,8 @@ class SearchProblem:
     """True if tensor, context and expert parallel groups must not span nodes."""
     muon_steps: int = 0
     """Newton-Schulz iterations of Muon; 0 for AdamW alone."""
+    early_batches: tuple[int, ...] = ()
+    """The smaller batch sizes at the start of the run."""
     options: Callable[[Candidate], Options | None] = lambda _: None
     """Return the performance options of a candidate; None if the engine has none."""
 
@@ -130,6 +132,7 @@ def problem_of(basis: Basis) -> SearchProblem:
         given=spec.parallelism,
         micro_batch_size=training.micro_batch_size,
         global_batch_size=batch,
+        early_batches=tuple(early.global_batch_size for early in training.batch_schedule),
         target_batch=target_batch(basis) if batch == AUTO else int(batch),
         precision=training.precision,
         limits=basis.limits,

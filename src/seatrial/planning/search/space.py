@@ -14,6 +14,7 @@ from seatrial.findings import Finding, Severity, Where
 from seatrial.planning import layout_rules
 from seatrial.planning.layout import Layout
 from seatrial.planning.layout_rules import Reporter
+from seatrial.planning.plan import Batch
 from seatrial.planning.search.candidates import Shape
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.stages import Stage
@@ -255,8 +256,17 @@ def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterato
             layout=layout,
             length=problem.sequence_length,
         )
-        if holds(rule):
+        if holds(rule) and _early_batches_fit(problem, layout, micro, total):
             yield micro, total
+
+
+def _early_batches_fit(problem: SearchProblem, layout: Layout, micro: int, total: int) -> bool:
+    """True if the layout can also use the smaller batch sizes at the start of the run."""
+    if not problem.early_batches:
+        return True
+    batch = Batch(micro, total, 0, 0)
+    rule = layout_rules.check_early_batches
+    return holds(lambda report: rule(report, problem.early_batches, batch, layout))
 
 
 def _global_batch(problem: SearchProblem, layout: Layout, micro: int) -> int:

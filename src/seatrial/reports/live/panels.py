@@ -133,15 +133,14 @@ def loss_curve(view: RunView, width: int, height: int) -> Text:
 
 def rate_curve(view: RunView, width: int, height: int) -> Text:
     """Draw tokens per second against steps, or steps per second if tokens are unknown."""
-    basis = view.metrics.basis()
-    worth = float(basis.tokens_per_step) if basis is not None else 1.0
+    worth = float(view.metrics.tokens_per_step or 1)
     points = inverted(view.curves.step_seconds, worth)
     return plot(points, width, height, three, RATE, DIM)
 
 
 def rate_title(view: RunView) -> str:
     """Return the title of the second curve."""
-    return "tokens per second" if view.metrics.basis() is not None else "steps per second"
+    return "tokens per second" if view.metrics.tokens_per_step else "steps per second"
 
 
 def norm_curve(view: RunView, width: int, height: int) -> Text:

@@ -59,9 +59,8 @@ class Chapter:
 
     @property
     def tokens_per_step(self) -> int | None:
-        """The tokens per step. None if unknown."""
-        basis = self.view.metrics.basis()
-        return None if basis is None else basis.tokens_per_step
+        """The tokens per step. None if unknown, or if the batch size has changed."""
+        return self.view.metrics.tokens_per_step
 
     @property
     def against(self) -> PlanAgainstRun | None:

@@ -37,6 +37,10 @@ def logged_steps(log: Path) -> list[MeasuredStart]:
         if event.kind is EventKind.START:
             starts.append(MeasuredStart(event.values))
         elif event.kind is EventKind.STEP and not event.values.get("skipped"):
+            # Early steps of a batch schedule are shorter than those of the plan.
+            own, last = (v.get("global_batch_size") for v in (event.values, starts[-1].ran))
+            if None not in (own, last) and own != last:
+                continue
             seconds = event.values.get("seconds")
             if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds > 0:
                 starts[-1].seconds.append(float(seconds))

@@ -73,6 +73,7 @@ class MegatronCommitter:
         writer.retrieve_write_results = self.written.collecting(writer.retrieve_write_results)
         async_utils.PersistentAsyncCaller.async_loop = staticmethod(save_in_background)
         dist_checkpointing.save = self._watch_save(dist_checkpointing.save)
+        engine.save_checkpoint_and_time = _save_once(engine.save_checkpoint_and_time)
         engine.evaluate = self._watch_evaluation(engine.evaluate)
         checkpointing.maybe_msc = _WholeTracker(checkpointing.maybe_msc)
 
@@ -156,6 +157,24 @@ class MegatronCommitter:
             print(  # noqa: T201
                 f"seatrial: committed the checkpoint at step {save.step}: {summary}", flush=True
             )
+
+
+def _save_once(original: Wrapped) -> Wrapped:
+    """Skip a second save of a step.
+
+    The engine saves before a step with a larger batch, even if it has just saved that step at the
+    usual interval.
+    """
+    saved: list[int] = []
+
+    def save_checkpoint_and_time(iteration: int, *args: Any, **kwargs: Any) -> Any:
+        if saved == [iteration]:
+            return None
+        result = original(iteration, *args, **kwargs)
+        saved[:] = [iteration]
+        return result
+
+    return save_checkpoint_and_time
 
 
 def run_setup(args: Namespace) -> Setup:

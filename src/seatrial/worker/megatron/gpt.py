@@ -18,6 +18,7 @@ from huggingface_hub import snapshot_download
 from megatron.core import mpu
 from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
 from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig, MockGPTDataset
+from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
 from megatron.core.rerun_state_machine import get_rerun_state_machine
 from megatron.core.utils import (
     get_attr_wrapped_model,
@@ -221,6 +222,19 @@ def parse_data_arguments(arguments: Sequence[str]) -> Namespace:
     return parse_args(hand_over(arguments, pin))
 
 
+def _init_batch_schedule(args: Namespace) -> None:
+    """Set the batch schedule that the engine counts steps with, as at the start of training."""
+    if args.step_batch_size_schedule is None:
+        return
+    init_num_microbatches_calculator(
+        rank=1,  # Rank 0 would print the schedule.
+        micro_batch_size=args.micro_batch_size,
+        data_parallel_size=1,
+        step_batch_size_schedule=args.step_batch_size_schedule,
+        seq_length=args.seq_length,
+    )
+
+
 def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> None:
     """Run the start of training, up to the datasets.
 
@@ -243,5 +257,6 @@ def build_indices(args: Namespace, cache: Path, find: Callable[[str], str]) -> N
     )
     global_vars.set_args(args)
     global_vars._build_tokenizer(args)
+    _init_batch_schedule(args)
     update_train_iters(args)
     build_datasets(list(get_train_valid_test_num_samples()))

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from megatron.core import mpu
+from megatron.core.num_microbatches_calculator import get_current_global_batch_size
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.training import get_args
 from megatron.training import training as engine
 
+from seatrial.engines.megatron.checkpoints import last_batch_size
 from seatrial.monitoring.anomalies.detector import Notice
 from seatrial.monitoring.anomalies.monitor import AnomalyMonitor
 from seatrial.monitoring.event_log import Event, EventKind, EventLog
@@ -241,6 +243,7 @@ class MegatronObserver:
                 learning_rate=learning_rate,
                 skipped=bool(skipped_iter),
                 parts=self._parts.finish(seconds),
+                **_batch_values(),
                 **self.step_values(),
             )
             self._last = now
@@ -340,7 +343,23 @@ def _ran_with(settings: Any) -> dict[str, Any]:
         "vp_size": getattr(settings, "virtual_pipeline_model_parallel_size", None) or 1,
         "recompute": getattr(settings, "recompute_granularity", None) or "none",
     }
-    return {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
+    found = {ours: getattr(settings, theirs, None) for ours, theirs in names.items()} | usual
+    if getattr(settings, "step_batch_size_schedule", None) is None:
+        return found
+    # The engine's own value is one micro-batch per rank.
+    sizes = {"global_batch_size": last_batch_size(vars(settings))}
+    return found | sizes | {"total_samples": settings.train_samples}
+
+
+def _batch_values() -> dict[str, int]:
+    """Return the batch size of this step and the samples so far, if the batch size changes."""
+    args = get_args()
+    if getattr(args, "step_batch_size_schedule", None) is None:
+        return {}
+    return {
+        "global_batch_size": get_current_global_batch_size(),
+        "consumed_samples": int(args.consumed_train_samples),
+    }
 
 
 def _number(value: Any) -> float | None:
