@@ -15,9 +15,17 @@ from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Batch
-from seatrial.planning.stages import Stage, Uneven, counted_words, stage_sizes, stages_of
+from seatrial.planning.stages import (
+    Stage,
+    Uneven,
+    counted_words,
+    custom_stages,
+    stage_sizes,
+    stages_of,
+)
 from seatrial.spec.model import Architecture, Positions
 from seatrial.spec.parallelism import ParallelismSpec, RecomputeModule
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.spec.training import Precision
 
 
@@ -250,6 +258,38 @@ def check_stages(
         embedding_as_layer=spec.embedding_as_layer,
         loss_as_layer=spec.loss_as_layer,
     )
+
+
+def check_custom_stages(
+    report: Reporter, model: Architecture, pp: int, vp: int, text: str
+) -> tuple[Stage, ...]:
+    """Check that a custom layout describes this model and these stages."""
+    layout = parse_layout(text)
+    stages, rank = len(layout.stages), (layout.mtp_stage or 0) % pp
+    rule = fix = ""
+    if layout.layers != model.layers:
+        rule = f"the layout has {layout.layers} layers (t), but the model has {model.layers}."
+        fix = f"Use a layout with {model.layers} t."
+    elif layout.mtp_layers != model.mtp_layers:
+        rule = f"the layout has {layout.mtp_layers} layers for multi-token prediction (m), but "
+        rule += f"the model has {model.mtp_layers} (mtp_layers)."
+        wanted = f"Use a layout with {model.mtp_layers} m, such as in front of L."
+        fix = wanted if model.mtp_layers else "Remove m from the layout."
+    elif pp == 1 < stages:
+        rule = f"the layout has {stages} stages, but pp_size is 1, so all layers are in one stage."
+        fix = "Set pp_size to auto, or remove pipeline_layout."
+    elif stages != pp * vp:
+        rule = f"the layout has {stages} stages, but pp_size {pp} × vp_size {vp} is {pp * vp}."
+        fix = "Set pp_size and vp_size to auto."
+    elif layout.mtp_stage is not None and pp > 1 and (rank == 0 or layout.mtp_stage < stages - pp):
+        rule = f"with pp_size {pp}, m (multi-token prediction) is in chunk "
+        rule += f"{layout.mtp_stage // pp} of pipeline rank {rank}; it must be in the last chunk "
+        rule += f"({vp - 1}) of a rank other than 0."
+        fix = "Move m to the stage of L."
+    if rule:
+        report.error(PlanCode.STAGES, "parallelism.pipeline_layout", rule, text, fix)
+        return ()
+    return custom_stages(layout, pp)
 
 
 def check_experts(report: Reporter, model: Architecture, world_size: int, layout: Layout) -> None:

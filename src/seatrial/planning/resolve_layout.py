@@ -90,9 +90,12 @@ class LayoutResolution:
         else:
             layout_rules.check_links(report, layout, node.link_domain_gpus)
         layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
-        stages = layout_rules.check_stages(
-            report, model.layers, layout.pp_size, layout.vp_size, spec
-        )
+        sizes = layout.pp_size, layout.vp_size
+        if spec.pipeline_layout is None:
+            stages = layout_rules.check_stages(report, model.layers, *sizes, spec)
+        else:
+            custom = spec.pipeline_layout
+            stages = layout_rules.check_custom_stages(report, model, *sizes, custom)
         report.stop_if_errors()
         return layout, stages
 

@@ -18,6 +18,7 @@ from seatrial.planning.search.candidates import Shape
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.stages import Stage
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.spec.scalars import AUTO
 
 
@@ -143,6 +144,9 @@ def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding
     # There are no published measurements of FSDP with pipeline stages.
     alone = not problem.limits.splits_model or sharding is Sharding.FSDP
     possible = [1] if alone else divisors(ranks, problem.model.layers)
+    if problem.given.pipeline_layout is not None:
+        stages = len(parse_layout(problem.given.pipeline_layout).stages)
+        possible = divisors(stages, stages)
     found = []
     for pp in _chosen(problem.given.pp_size, possible):
         rule = partial(
@@ -184,6 +188,13 @@ def _staged(
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
     """Return each division of the layers into stages, with the sizes of the first and last."""
     given = problem.given
+    if given.pipeline_layout is not None:
+        custom, pp = given.pipeline_layout, layout.pp_size
+        vp = len(parse_layout(custom).stages) // pp
+        stages = layout_rules.check_custom_stages(Probe(), problem.model, pp, vp, custom)
+        if stages and given.vp_size in (AUTO, vp):
+            yield (None, None), stages
+        return
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     counted = given.embedding_as_layer, given.loss_as_layer
     # Uneven ends are tried only if the number of stages is also `auto`.
