@@ -68,7 +68,6 @@ DERIVED = {
     "recompute-method": "the plan's memory estimate assumes that each layer is recomputed",
     "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
     "use-tp-pp-dp-mapping": "the plan sets the rank order",
-    "pipeline-model-parallel-layout": "the plan sets the stages",
     "rampup-batch-size": "the plan assumes a constant batch size, and the engine ignores the ramp",
     "step-batch-size-schedule": "the plan assumes a constant batch size",
     "eval-global-batch-size": "the plan sets the number of evaluation samples",
