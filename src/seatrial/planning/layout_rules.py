@@ -266,6 +266,7 @@ def check_custom_stages(
     """Check that a custom layout describes this model and these stages."""
     layout = parse_layout(text)
     stages, rank = len(layout.stages), (layout.mtp_stage or 0) % pp
+    empty = [rank for rank in range(pp) if not "".join(layout.stages[rank::pp])]
     rule = fix = ""
     if layout.layers != model.layers:
         rule = f"the layout has {layout.layers} layers (t), but the model has {model.layers}."
@@ -286,6 +287,10 @@ def check_custom_stages(
         rule += f"{layout.mtp_stage // pp} of pipeline rank {rank}; it must be in the last chunk "
         rule += f"({vp - 1}) of a rank other than 0."
         fix = "Move m to the stage of L."
+    elif empty:
+        # The engine trains, but cannot load its checkpoint (KeyError: 'model').
+        rule = f"with pp_size {pp}, pipeline rank {empty[0]} has no part of the model."
+        fix = "Move a layer to one of its stages."
     if rule:
         report.error(PlanCode.STAGES, "parallelism.pipeline_layout", rule, text, fix)
         return ()

@@ -156,13 +156,23 @@ def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stag
     first, last = stage.index == 0, stage.index == layout.pp_size - 1
     if first:
         parameters += input_parameters(model, padded_vocab, layout.tp_size)
-    if stage.has_final_norm(layout.pp_size, model):
+    if has_final_norm(model, layout.pp_size, stage):
         parameters += _norm_parameters(model, model.hidden_size)
     predicts = stage.has_mtp(layout.pp_size)
     if predicts:
         parameters += prediction_parameters(model, sharding)
     copies = embedding_copies(model, first=first, last=last, predicts=predicts)
     return parameters + copies * (padded_vocab // layout.tp_size * model.hidden_size)
+
+
+def has_final_norm(model: Architecture, pp_size: int, stage: Stage) -> bool:
+    """Return True if the norm before the output is in this stage.
+
+    It is in the last stage or, with multi-token prediction, in the stage of the last layer.
+    """
+    if not model.mtp_layers or stage.mtp is None:
+        return stage.index == pp_size - 1
+    return any(chunk[-1:] == (model.layers - 1,) for chunk in stage.chunks)
 
 
 def embedding_copies(model: Architecture, *, first: bool, last: bool, predicts: bool) -> int:

@@ -11,7 +11,6 @@ every stage comes before chunk c + 1 of any stage. A custom layout states the la
 
 from dataclasses import dataclass
 
-from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import ParallelismSpec
 from seatrial.spec.pipeline_layout import LAYER, PipelineLayout
 
@@ -37,15 +36,6 @@ class Stage:
     def has_mtp(self, pp_size: int) -> bool:
         """Return True if layers for multi-token prediction would be in this stage."""
         return self.index == pp_size - 1 if self.mtp is None else self.mtp
-
-    def has_final_norm(self, pp_size: int, model: Architecture) -> bool:
-        """Return True if the norm before the output is in this stage.
-
-        It is in the last stage or, with multi-token prediction, in the stage of the last layer.
-        """
-        if not model.mtp_layers or self.mtp is None:
-            return self.index == pp_size - 1
-        return any(chunk[-1:] == (model.layers - 1,) for chunk in self.chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,11 @@ def test_plans_without_a_layout_have_the_digests_of_earlier_versions() -> None:
             "than 0. Move m to the stage of L.",
         ),
         (
+            spec(7, "Et|t*3||t*3L", "parallelism.pp_size=4"),
+            "ST-LAYOUT-005 parallelism.pipeline_layout: with pp_size 4, pipeline rank 2 has no "
+            "part of the model. Move a layer to one of its stages.",
+        ),
+        (
             spec(7, "Et|ttt|tttm||L|", "parallelism.pp_size=3", mtp=1),
             "ST-SPEC-005 parallelism.pipeline_layout: L (output and loss) is last in the last "
             "stage, but that stage is ``. Move L to the end of the last stage.",

@@ -21,6 +21,7 @@ from seatrial.planning.options import Options
 from seatrial.planning.parameters import (
     ParameterSharding,
     embedding_copies,
+    has_final_norm,
     input_parameters,
     layer_parameters,
     prediction_parameters,
@@ -186,7 +187,7 @@ def stage_parameters(
     if stage == 0:
         rest += counts.inputs
     own, pp_size = workload.stages[stage], workload.layout.pp_size
-    if own.has_final_norm(pp_size, workload.model):
+    if has_final_norm(workload.model, pp_size, own):
         rest += counts.final_norm
     predicts = own.has_mtp(pp_size)
     if predicts:
