@@ -100,3 +100,18 @@ def test_a_layout_trains_as_one_rank(
     difference = largest_difference(alone, outcome)
     figure("parity", name, str(processes), f"{difference:.1e}")
     assert difference <= BAR
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_a_custom_layout_loads_into_one_rank(
+    tmp_path: Path, reference: Reference
+) -> None:
+    """Layers are numbered over the whole model in a checkpoint, whatever stage saved them."""
+    loading, alone = reference(DENSE)
+    half, where = STEPS // 2, str(tmp_path / "saved")
+    saving: Arguments = {**PP, LAYOUT: "E|tt|t|tL", "save": where, "save-interval": half}
+    start(tmp_path, "custom", {**loading, **saving, "exit-interval": half}, 2)
+    rest = start(tmp_path, "alone", {**DENSE, "load": where})
+    losses = alone.losses()
+    assert rest.losses().keys() == {step for step in losses if step > half}
+    assert largest_difference(alone, rest) <= BAR

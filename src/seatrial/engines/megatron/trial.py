@@ -93,7 +93,7 @@ def _without_saving(step: int) -> Arguments:
 
 def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
     """Return the arguments for a few steps whose differences are only rounding in fp32."""
-    unused = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
+    unused: Arguments = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
     if short.without_mtp:
         unused |= dict.fromkeys(("mtp-num-layers", "mtp-loss-scaling-factor"))
         custom = arguments["pipeline-model-parallel-layout"]
