@@ -200,6 +200,20 @@ def test_what_the_engine_refuses_is_refused(overrides: tuple[str, ...], rule: st
     assert rule in refusals(*overrides)
 
 
+def test_a_wrong_layout_of_experts_has_one_finding() -> None:
+    """Sequence parallelism, which experts require, is open and not at fault."""
+    experts = "moe: {experts: 8, top_k: 2, expert_ffn_hidden_size: 512}"
+    sizes = "layers: 8, hidden_size: 512, heads: 8, vocab_size: 32000, max_positions: 4096"
+    found = refusals(
+        f"model={{dimensions: {{family: llama, {sizes}, {experts}}}}}",
+        "parallelism={tp_size: 2, pp_size: 2, pipeline_layout: 'Et|tL'}",
+    )
+    assert found == [
+        "ST-LAYOUT-005 parallelism.pipeline_layout: the layout has 2 layers (t), but the model has "
+        "8. Use a layout with 8 t."
+    ]
+
+
 def test_llm_foundry_has_no_stages() -> None:
     overrides = spec(7, "Et|ttt|tt|tL", "engine.name=llm-foundry", "parallelism.sharding=none")
     basis = resolve_basis(loaded(*overrides), Catalog())

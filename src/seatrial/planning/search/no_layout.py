@@ -39,6 +39,9 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
         for field, size in _custom_sizes(problem.given, problem.world_size).items()
         if field in left_open
     }
+    if problem.model.is_moe and problem.given.tp_size not in (AUTO, 1):
+        # Experts with tensor parallelism require it.
+        choices |= dict.fromkeys({"parallelism.sequence_parallel"} & choices.keys(), True)
     if "training.global_batch_size" in choices:
         choices["training.global_batch_size"] = problem.world_size
     # This nearly always raises: the spec's values break a rule regardless of the others.
