@@ -6,7 +6,9 @@
     python -m backtest.tuned_options --summary  # a line for each option
 
 The model, GPU, layout, precision and recomputation are those of the published configuration, so
-only the options differ. An option that a source does not state is not compared.
+only the options differ. An option that a source does not state is not compared. Custom pipeline
+layouts of the recipes (`parallelism.pipeline_layout` in a spec) are not compared: the planner
+chooses none.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
 from tests.engine.agreement.drawing import OPTIONS, SCHEDULES, drawn
-from tests.engine.agreement.healthy import NEWER
+from tests.engine.agreement.healthy import CUSTOM_LAYOUTS, NEWER
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
@@ -54,6 +54,10 @@ def test_both_agree_on_a_few_batch_schedules() -> None:
     hold(list(compare(range(SCHEDULES, SCHEDULES + FEW))))
 
 
+def test_both_agree_on_a_few_runs_with_custom_layouts() -> None:
+    hold(list(compare(range(CUSTOM_LAYOUTS, CUSTOM_LAYOUTS + FEW))))
+
+
 @pytest.mark.slow
 def test_the_static_check_accepts_nothing_that_the_engine_refuses() -> None:
     hold(list(compare(range(DRAWS))))
@@ -69,7 +73,7 @@ def test_one_process_answers_as_processes_of_their_own_do() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [0, NEWER], ids=["older", "newer"])
+@pytest.mark.parametrize("first", [0, NEWER, CUSTOM_LAYOUTS], ids=["older", "newer", "layouts"])
 def test_what_both_accept_is_built(first: int) -> None:
     catalog, built = Catalog(), 0
     for number in range(first, first + DRAWS):

@@ -30,6 +30,9 @@ PP: Arguments = {"pipeline-model-parallel-size": 2}
 CP: Arguments = {"context-parallel-size": 2}
 EP: Arguments = {"expert-model-parallel-size": 2}
 
+LAYOUT = "pipeline-model-parallel-layout"
+PREDICTING: Arguments = {**LLAMA, "mtp-num-layers": 1, "mtp-loss-scaling-factor": 0.1}
+
 LAYOUTS: dict[str, tuple[Arguments, int, Arguments]] = {
     "dp 2": (DENSE, 2, {}),
     "dp 2, distributed optimizer": (DENSE, 2, SHARDED),
@@ -37,6 +40,14 @@ LAYOUTS: dict[str, tuple[Arguments, int, Arguments]] = {
     "tp 2, sequence parallel": (DENSE, 2, SP),
     "pp 2": (DENSE, 2, PP),
     "pp 2, vp 2": (DENSE, 2, {**PP, "num-virtual-stages-per-pipeline-rank": 2}),
+    "pp 2, custom layout": (DENSE, 2, {**PP, LAYOUT: "Et|tttL"}),
+    "pp 2, vp 2, custom layout with an empty chunk": (DENSE, 2, {**PP, LAYOUT: "Ett||tt|L"}),
+    "pp 2, custom layout of experts, last stage without layers": (MOE, 2, {**PP, LAYOUT: "Et*4|L"}),
+    "pp 3, custom layout, multi-token prediction before the last stage": (
+        PREDICTING,
+        3,
+        {"pipeline-model-parallel-size": 3, LAYOUT: "Ett|ttm|L"},
+    ),
     "cp 2": (DENSE, 2, CP),
     "cp 2, tp 2, sequence parallel": (DENSE, 4, {**CP, **SP}),
     "cp 2, RoPE, GQA, RMSNorm, SwiGLU": (LLAMA, 2, CP),
@@ -50,7 +61,7 @@ LAYOUTS: dict[str, tuple[Arguments, int, Arguments]] = {
 }
 
 
-SHORT = ("tp 2, sequence parallel", "cp 2", "ep 2")
+SHORT = ("tp 2, sequence parallel", "pp 2, custom layout", "cp 2", "ep 2")
 """The layouts that every run of CI tries; `make engine` tries all."""
 
 
@@ -89,3 +100,18 @@ def test_a_layout_trains_as_one_rank(
     difference = largest_difference(alone, outcome)
     figure("parity", name, str(processes), f"{difference:.1e}")
     assert difference <= BAR
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_a_custom_layout_loads_into_one_rank(
+    tmp_path: Path, reference: Reference
+) -> None:
+    """Layers are numbered over the whole model in a checkpoint, whatever stage saved them."""
+    loading, alone = reference(DENSE)
+    half, where = STEPS // 2, str(tmp_path / "saved")
+    saving: Arguments = {**PP, LAYOUT: "E|tt|t|tL", "save": where, "save-interval": half}
+    start(tmp_path, "custom", {**loading, **saving, "exit-interval": half}, 2)
+    rest = start(tmp_path, "alone", {**DENSE, "load": where})
+    losses = alone.losses()
+    assert rest.losses().keys() == {step for step in losses if step > half}
+    assert largest_difference(alone, rest) <= BAR

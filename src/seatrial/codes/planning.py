@@ -47,7 +47,7 @@ class PlanCode(StrEnum):
     WIDTH = "ST-LAYOUT-004"
     """The feed-forward width cannot be split evenly across its ranks."""
     STAGES = "ST-LAYOUT-005"
-    """The layers cannot be split evenly across the pipeline stages."""
+    """The layers cannot be split across the pipeline stages."""
     CHUNKS = "ST-LAYOUT-006"
     """The layers of a stage cannot be split evenly across its chunks."""
     EXPERTS = "ST-LAYOUT-007"

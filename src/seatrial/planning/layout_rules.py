@@ -8,17 +8,23 @@ These are Megatron's rules (`megatron/training/arguments.py`,
 """
 
 from dataclasses import replace
-from itertools import pairwise
 from math import gcd
 from typing import Protocol
 
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding
 from seatrial.planning.layout import Layout
-from seatrial.planning.plan import Batch
-from seatrial.planning.stages import Stage, Uneven, counted_words, stage_sizes, stages_of
+from seatrial.planning.stages import (
+    Stage,
+    Uneven,
+    counted_words,
+    custom_stages,
+    stage_sizes,
+    stages_of,
+)
 from seatrial.spec.model import Architecture, Positions
 from seatrial.spec.parallelism import ParallelismSpec, RecomputeModule
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.spec.training import Precision
 
 
@@ -253,6 +259,43 @@ def check_stages(
     )
 
 
+def check_custom_stages(
+    report: Reporter, model: Architecture, pp: int, vp: int, text: str
+) -> tuple[Stage, ...]:
+    """Check that a custom layout describes this model and these stages."""
+    layout = parse_layout(text)
+    stages, rank = len(layout.stages), (layout.mtp_stage or 0) % pp
+    empty = [rank for rank in range(pp) if not "".join(layout.stages[rank::pp])]
+    rule = fix = ""
+    if layout.layers != model.layers:
+        rule = f"the layout has {layout.layers} layers (t), but the model has {model.layers}."
+        fix = f"Use a layout with {model.layers} t."
+    elif layout.mtp_layers != model.mtp_layers:
+        rule = f"the layout has {layout.mtp_layers} layers for multi-token prediction (m), but "
+        rule += f"the model has {model.mtp_layers} (mtp_layers)."
+        wanted = f"Use a layout with {model.mtp_layers} m, such as in front of L."
+        fix = wanted if model.mtp_layers else "Remove m from the layout."
+    elif pp == 1 < stages:
+        rule = f"the layout has {stages} stages, but pp_size is 1, so all layers are in one stage."
+        fix = "Set pp_size to auto, or remove pipeline_layout."
+    elif stages != pp * vp:
+        rule = f"the layout has {stages} stages, but pp_size {pp} × vp_size {vp} is {pp * vp}."
+        fix = "Set pp_size and vp_size to auto."
+    elif layout.mtp_stage is not None and pp > 1 and (rank == 0 or layout.mtp_stage < stages - pp):
+        rule = f"with pp_size {pp}, m (multi-token prediction) is in chunk "
+        rule += f"{layout.mtp_stage // pp} of pipeline rank {rank}; it must be in the last chunk "
+        rule += f"({vp - 1}) of a rank other than 0."
+        fix = "Move m to the stage of L."
+    elif empty:
+        # The engine trains, but cannot load its checkpoint (KeyError: 'model').
+        rule = f"with pp_size {pp}, pipeline rank {empty[0]} has no part of the model."
+        fix = "Move a layer to one of its stages."
+    if rule:
+        report.error(PlanCode.STAGES, "parallelism.pipeline_layout", rule, text, fix)
+        return ()
+    return custom_stages(layout, pp)
+
+
 def check_experts(report: Reporter, model: Architecture, world_size: int, layout: Layout) -> None:
     """Check that ep divides the experts, and that the expert grid divides the ranks."""
     ep, etp = layout.ep_size, layout.etp_size
@@ -390,94 +433,3 @@ def _check_positions(report: Reporter, model: Architecture, length: int) -> None
             length,
             f"Use at most {model.max_positions}, unless you want to extend the context.",
         )
-
-
-def check_batch(
-    report: Reporter, micro: int, total: int, layout: Layout, length: int, nodes: int = 1
-) -> Batch:
-    """Check that the global batch can be split into micro-batches on the data-parallel ranks."""
-    step = micro * layout.dp_size
-    micro_batches = total // step
-    if total % step:
-        report.error(
-            PlanCode.BATCH,
-            "training.global_batch_size",
-            f"{total} sequences are not divisible by "
-            f"micro-batch {micro} × dp {layout.dp_size} = {step}.",
-            total,
-            f"Use {nearby_multiples(total, step)}.{_or_nodes(total, step, nodes)}",
-        )
-    elif layout.vp_size > 1 and micro_batches % layout.pp_size:
-        report.error(
-            PlanCode.INTERLEAVED_BATCH,
-            "training.global_batch_size",
-            f"{micro_batches} micro-batches are not a multiple of pp_size {layout.pp_size}, "
-            "as the interleaved schedule requires.",
-            total,
-            f"Use {nearby_multiples(total, step * layout.pp_size)}, or vp_size 1.",
-        )
-    return Batch(micro, total, micro_batches, total * length)
-
-
-LARGEST_GROWTH = 4
-"""The most that a batch schedule may multiply the batch size by at once. The supervisor kills
-ranks whose steps take five times the usual time (monitoring/hang_timeouts.py)."""
-
-
-def check_early_batches(
-    report: Reporter, sizes: tuple[int, ...], batch: Batch, layout: Layout
-) -> None:
-    """Check that the smaller batches at the start of the run can be split like the last one."""
-    step = batch.micro_batch_size * layout.dp_size
-    for number, (size, after) in enumerate(pairwise([*sizes, batch.global_batch_size])):
-        field = f"training.batch_schedule[{number}].global_batch_size"
-        if size >= after:
-            report.error(
-                PlanCode.BATCH_SCHEDULE,
-                field,
-                f"{size} sequences are not fewer than the {after} that follow; the batch size can "
-                "only grow.",
-                size,
-                f"Set training.global_batch_size to more than {size}.",
-            )
-        elif after > LARGEST_GROWTH * size:
-            report.error(
-                PlanCode.BATCH_SCHEDULE,
-                field,
-                f"the batch grows from {size} to {after} at once, and the step time with it; steps "
-                "that take five times the usual time count as hung.",
-                size,
-                f"Add a batch size between them, of at most {LARGEST_GROWTH * size}.",
-            )
-        elif size % step:
-            report.error(
-                PlanCode.BATCH,
-                field,
-                f"{size} sequences are not divisible by "
-                f"micro-batch {batch.micro_batch_size} × dp {layout.dp_size} = {step}.",
-                size,
-                f"Use {nearby_multiples(size, step)}.",
-            )
-        elif layout.vp_size > 1 and size // step % layout.pp_size:
-            report.error(
-                PlanCode.INTERLEAVED_BATCH,
-                field,
-                f"{size // step} micro-batches are not a multiple of pp_size {layout.pp_size}, "
-                "as the interleaved schedule requires.",
-                size,
-                f"Use {nearby_multiples(size, step * layout.pp_size)}, or vp_size 1.",
-            )
-
-
-def _or_nodes(total: int, step: int, nodes: int) -> str:
-    """Return the nearest numbers of nodes that divide the batch, as text.
-
-    Nodes are proposed only if there is a smaller and a larger number. For a power of two, the batch
-    size is the more likely mistake.
-    """
-    of_node = step // nodes
-    if nodes.bit_count() == 1 or step % nodes or total % of_node:
-        return ""
-    fewer = next((n for n in range(nodes - 1, 0, -1) if total % (of_node * n) == 0), None)
-    more = next((n for n in range(nodes + 1, 2 * nodes) if total % (of_node * n) == 0), None)
-    return f" Or use {fewer} or {more} nodes." if fewer and more else ""

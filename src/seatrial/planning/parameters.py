@@ -149,26 +149,37 @@ def rank_parameters(model: Architecture, padded_vocab: int, layout: Layout, stag
     """Return the parameters on one rank of a stage, as the engine reports them.
 
     The last of several stages has the output projection, even if it shares the word embeddings.
-    With multi-token prediction, it has a copy of the embeddings too.
+    A stage with multi-token prediction has a copy of the embeddings too.
     """
     sharding = ParameterSharding(layout.tp_size, layout.ep_size, layout.etp_size)
     parameters = sum(layer_parameters(model, layer, sharding) for layer in stage.layers)
     first, last = stage.index == 0, stage.index == layout.pp_size - 1
     if first:
         parameters += input_parameters(model, padded_vocab, layout.tp_size)
-    if last:
+    if has_final_norm(model, layout.pp_size, stage):
         parameters += _norm_parameters(model, model.hidden_size)
+    predicts = stage.has_mtp(layout.pp_size)
+    if predicts:
         parameters += prediction_parameters(model, sharding)
-        copies = embedding_copies(model, first=first)
-        parameters += copies * (padded_vocab // layout.tp_size * model.hidden_size)
-    return parameters
+    copies = embedding_copies(model, first=first, last=last, predicts=predicts)
+    return parameters + copies * (padded_vocab // layout.tp_size * model.hidden_size)
 
 
-def embedding_copies(model: Architecture, *, first: bool) -> int:
-    """Return the matrices over the vocabulary on the last stage, besides those of the first stage.
+def has_final_norm(model: Architecture, pp_size: int, stage: Stage) -> bool:
+    """Return True if the norm before the output is in this stage.
 
-    `first` is True if it is the first stage too.
+    It is in the last stage or, with multi-token prediction, in the stage of the last layer.
+    """
+    if not model.mtp_layers or stage.mtp is None:
+        return stage.index == pp_size - 1
+    return any(chunk[-1:] == (model.layers - 1,) for chunk in stage.chunks)
+
+
+def embedding_copies(model: Architecture, *, first: bool, last: bool, predicts: bool) -> int:
+    """Return the matrices over the vocabulary on a stage, besides the embeddings of the first.
+
+    `predicts` is True for the stage of multi-token prediction.
     """
     if first:
-        return 0 if model.tied_embeddings else 1
-    return 2 if model.mtp_layers else 1
+        return int(last and not model.tied_embeddings)
+    return last + (predicts and model.mtp_layers > 0)

@@ -5,7 +5,7 @@
 from types import MappingProxyType
 
 from seatrial.codes.planning import PlanCode
-from seatrial.planning import layout_rules, length_rules, machine_rules
+from seatrial.planning import batch_rules, layout_rules, length_rules, machine_rules
 from seatrial.planning.choices import (
     SAVES,
     Choices,
@@ -96,9 +96,12 @@ class LayoutResolution:
         else:
             layout_rules.check_links(report, layout, node.link_domain_gpus)
         layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
-        stages = layout_rules.check_stages(
-            report, model.layers, layout.pp_size, layout.vp_size, spec
-        )
+        sizes = layout.pp_size, layout.vp_size
+        if spec.pipeline_layout is None:
+            stages = layout_rules.check_stages(report, model.layers, *sizes, spec)
+        else:
+            custom = spec.pipeline_layout
+            stages = layout_rules.check_custom_stages(report, model, *sizes, custom)
         report.stop_if_errors()
         return layout, stages
 
@@ -151,8 +154,8 @@ class LayoutResolution:
         micro, total = int(training.micro_batch_size), int(training.global_batch_size)
         length = self.basis.sequence_length
         early = tuple(one.global_batch_size for one in training.batch_schedule)
-        batch = layout_rules.check_batch(self.report, micro, total, layout, length, nodes)
-        layout_rules.check_early_batches(self.report, early, batch, layout)
+        batch = batch_rules.check_batch(self.report, micro, total, layout, length, nodes)
+        batch_rules.check_early_batches(self.report, early, batch, layout)
         return batch
 
     def length(self, batch: Batch) -> Length:

@@ -6,12 +6,13 @@ The source is `megatron/core/transformer/transformer_block.py` (get_num_layers_t
 checks in `transformer_config.py`. Stages are equal with two exceptions. The first and the last
 stage can have their own number of layers. Or embedding and loss count as one layer each: then the
 first chunk of the first stage and the last chunk of the last stage have one layer fewer. Chunk c of
-every stage comes before chunk c + 1 of any stage.
+every stage comes before chunk c + 1 of any stage. A custom layout states the layers of every chunk.
 """
 
 from dataclasses import dataclass
 
 from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.pipeline_layout import LAYER, PipelineLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,19 @@ class Stage:
     """Index of the stage, from 0."""
     chunks: tuple[tuple[int, ...], ...]
     """The layers of each of its chunks, numbered from 0."""
+    mtp: bool | None = None
+    """With a custom layout, True if it puts the layers for multi-token prediction here.
+
+    None without a custom layout: the last stage has them."""
 
     @property
     def layers(self) -> tuple[int, ...]:
         """All layers of the stage."""
         return tuple(layer for chunk in self.chunks for layer in chunk)
+
+    def has_mtp(self, pp_size: int) -> bool:
+        """Return True if layers for multi-token prediction would be in this stage."""
+        return self.index == pp_size - 1 if self.mtp is None else self.mtp
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +160,15 @@ def stages_of(
             chunks[stage].append(tuple(range(following, following + share)))
             following += share
     return tuple(Stage(index, tuple(own)) for index, own in enumerate(chunks))
+
+
+def custom_stages(layout: PipelineLayout, pp_size: int) -> tuple[Stage, ...]:
+    """Return the stages of a custom layout, whose number is divisible by `pp_size`."""
+    chunks: list[tuple[int, ...]] = []
+    following = 0
+    for letters in layout.stages:
+        chunks.append(tuple(range(following, following := following + letters.count(LAYER))))
+    holder = -1 if layout.mtp_stage is None else layout.mtp_stage % pp_size
+    return tuple(
+        Stage(index, tuple(chunks[index::pp_size]), mtp=index == holder) for index in range(pp_size)
+    )

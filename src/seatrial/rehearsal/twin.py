@@ -26,6 +26,14 @@ from seatrial.spec.model_parts import (
     MixtureOfExperts,
     RopeScalingKind,
 )
+from seatrial.spec.pipeline_layout import (
+    EMBEDDING,
+    LAYER,
+    LOSS,
+    PREDICTION,
+    PipelineLayout,
+    parse_layout,
+)
 from seatrial.spec.run import RunSpec
 from seatrial.spec.training import Precision
 from seatrial.spec.tree import Node
@@ -127,6 +135,8 @@ def _replaced(plan: Plan, data: TwinData) -> tuple[str, ...]:
     if plan.layout.etp_size > 1:
         # gloo rejects the uneven sizes that experts exchange with etp.
         found.append(f"etp {plan.layout.etp_size} runs as etp 1")
+    if any(stage.mtp for stage in plan.stages[:-1]):
+        found.append("multi-token prediction runs in the last stage, not in one before it")
     return tuple(found)
 
 
@@ -193,7 +203,7 @@ def _small_model(plan: Plan, small: Layout, data: TwinData) -> Architecture:
         vocab_size=model.vocab_size if data.real else MOCK_VOCABULARY,
         max_positions=2 * SEQUENCE if longer else SEQUENCE,
         moe=_small_experts(model.moe),
-        mtp_layers=min(model.mtp_layers, 2),
+        mtp_layers=_small_mtp(model),
         no_rope_every=_small_period(model.no_rope_every),
         window=_small_window(model.window),
         latent_attention=_small_latent(model.latent_attention),
@@ -247,6 +257,9 @@ def _small_layers(plan: Plan, small: Layout) -> int:
     There are more if a pattern of layers needs them.
     """
     spec, vp = plan.spec.parallelism, _small_chunks(plan, small)
+    custom = _small_custom_layout(plan, small)
+    if custom is not None:
+        return parse_layout(custom).layers
     counted = spec.embedding_as_layer + spec.loss_as_layer
     layers = max(2 * small.pp_size, small.pp_size * vp)
     if counted and small.pp_size > 1:
@@ -254,6 +267,34 @@ def _small_layers(plan: Plan, small: Layout) -> int:
     while not _has_patterns(plan.model.architecture, layers):
         layers += small.pp_size * vp
     return layers
+
+
+def _small_custom_layout(plan: Plan, small: Layout) -> str | None:
+    """Return a custom layout of two stages, or of two with two chunks; None without stages.
+
+    The first and the last stage have no layers if they have none in the plan. Where the plan has
+    more layers, the twin has more too.
+    """
+    text = plan.spec.parallelism.pipeline_layout
+    if text is None or small.pp_size == 1:
+        return None
+    first, *middle, last = (stage.count(LAYER) for stage in parse_layout(text).stages)
+    counts = [first, last]
+    if _small_chunks(plan, small) > 1:
+        counts = [first, max(middle), min(middle), last]
+    sizes = sorted(set(counts) - {0})
+    layers = [sizes.index(count) + 1 if count else 0 for count in counts]
+    largest = layers.index(max(layers))
+    while sum(layers) < 2 or not _has_patterns(plan.model.architecture, sum(layers)):
+        layers[largest] += 1
+    stages = [LAYER * count for count in layers]
+    stages[0] = EMBEDDING + stages[0]
+    stages[-1] += PREDICTION * _small_mtp(plan.model.architecture) + LOSS
+    return str(PipelineLayout(tuple(stages)))
+
+
+def _small_mtp(model: Architecture) -> int:
+    return min(model.mtp_layers, 2)
 
 
 def _has_patterns(model: Architecture, layers: int) -> bool:
@@ -355,6 +396,7 @@ def _small_parallelism(plan: Plan, small: Layout) -> dict[str, Any]:
         "last_stage_layers": None,
         "embedding_as_layer": spec.embedding_as_layer and small.pp_size > 1,
         "loss_as_layer": spec.loss_as_layer and small.pp_size > 1,
+        "pipeline_layout": _small_custom_layout(plan, small),
     }
     uneven = spec.first_stage_layers is not None or spec.last_stage_layers is not None
     if uneven and small.pp_size > 1:

@@ -190,6 +190,8 @@ def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
     plan = run.plan
     yield "layout", f"{layout_words(plan.layout)}   ({whose_layout(run)})"
     yield "", manner(plan)
+    if plan.spec.parallelism.pipeline_layout is not None:
+        yield "", f"{plan.spec.parallelism.pipeline_layout}   (you)"
     uneven = stage_words(plan)
     if uneven:
         yield "", uneven

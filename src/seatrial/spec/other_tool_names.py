@@ -13,6 +13,7 @@ _PARALLELISM = {
     "last_stage_layers": "decoder_last_pipeline_num_layers num_layers_in_last_pipeline_stage",
     "embedding_as_layer": "account_for_embedding_in_pipeline_split",
     "loss_as_layer": "account_for_loss_in_pipeline_split",
+    "pipeline_layout": "pipeline_model_parallel_layout pp_layout",
     "sharding": "zero zero_stage fsdp use_distributed_optimizer sharding_strategy",
     "recompute": "activation_checkpointing gradient_checkpointing recompute_granularity",
 }

@@ -3,10 +3,12 @@
 """The parallelism section: how a model is distributed over ranks, as numbers or `auto`."""
 
 from enum import StrEnum
+from math import prod
 
 from pydantic import ValidationInfo, field_validator
 
-from seatrial.spec.base import SpecModel, broken
+from seatrial.spec.base import SpecModel, added_later, broken
+from seatrial.spec.pipeline_layout import LayoutError, parse_layout
 from seatrial.spec.scalars import AUTO, AutoFlag, AutoInt, PositiveInt
 
 
@@ -55,6 +57,10 @@ class RecomputeModule(StrEnum):
     """The up projections of multi-latent attention."""
 
 
+STAGE_FIELDS = ("first_stage_layers", "last_stage_layers", "embedding_as_layer", "loss_as_layer")
+"""Fields that shift layers between otherwise equal stages."""
+
+
 class ParallelismSpec(SpecModel):
     """The parallel degrees; the data-parallel size follows from them and the world size."""
 
@@ -78,6 +84,8 @@ class ParallelismSpec(SpecModel):
     """True to count the embedding as a layer, so that the first chunk has one layer fewer."""
     loss_as_layer: bool = False
     """True to count output and loss as one layer, so that the last chunk has one layer fewer."""
+    pipeline_layout: str | None = added_later()
+    """The content of every stage in Megatron's notation, such as `Et*3|(tt|)*29,m|L`."""
     sequence_parallel: AutoFlag = AUTO
     """True to split norms and dropout along the sequence over the tensor-parallel ranks."""
     sharding: Sharding = Sharding.AUTO
@@ -111,6 +119,33 @@ class ParallelismSpec(SpecModel):
                     "cannot count as layers.",
                     f"Use false, or remove {name}.",
                 )
+        return value
+
+    @field_validator("pipeline_layout")
+    @classmethod
+    def _describes_all_stages(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        for name in STAGE_FIELDS:
+            if info.data.get(name):
+                raise broken(
+                    f"a custom layout sets the layers of every stage, so {name} has no effect.",
+                    f"Remove {name}, or pipeline_layout.",
+                )
+        try:
+            stages = len(parse_layout(value).stages)
+        except LayoutError as error:
+            raise broken(error.rule, error.fix) from None
+        given = [(name, info.data.get(name)) for name in ("pp_size", "vp_size")]
+        sizes = [(name, size) for name, size in given if isinstance(size, int)]
+        product = prod(size for _, size in sizes)
+        if stages % product or (len(sizes) == 2 and stages != product):
+            words = " × ".join(f"{name} {size}" for name, size in sizes)
+            raise broken(
+                f"the layout has {stages} stages, which is not "
+                f"{'equal to' if len(sizes) == 2 else 'divisible by'} {words}.",
+                "Use a layout with one | fewer than pp_size × vp_size, or set vp_size to auto.",
+            )
         return value
 
     @field_validator("sequence_parallel")

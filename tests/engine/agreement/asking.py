@@ -103,6 +103,7 @@ DIRECT = {
     "parallelism.last_stage_layers": "decoder-last-pipeline-num-layers",
     "parallelism.embedding_as_layer": "account-for-embedding-in-pipeline-split",
     "parallelism.loss_as_layer": "account-for-loss-in-pipeline-split",
+    "parallelism.pipeline_layout": "pipeline-model-parallel-layout",
     "parallelism.sequence_parallel": "sequence-parallel",
     "checkpoints.every_steps": "save-interval",
 }

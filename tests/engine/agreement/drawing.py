@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.engine.agreement.healthy import NEWER, Spec, healthy
+from tests.engine.agreement.healthy import CUSTOM_LAYOUTS, NEWER, Spec, healthy
 
 SEED = 20_260_711
 """All draws follow from it and their number."""
@@ -167,7 +167,7 @@ OPTION_CHANGES: dict[str, NewValue] = {
 }
 """The performance options, and what they are set to."""
 SCHEDULES = 4 * NEWER
-"""Draws from this number on change only the batch schedule."""
+"""Draws from this number on change only the batch schedule, up to `CUSTOM_LAYOUTS`."""
 SEVERAL = ("global_batch_size", "samples", "tokens")
 """What grows with the batch."""
 
@@ -184,7 +184,44 @@ def _batch_schedule(draw: Random, training: Spec) -> list[Spec]:
     return found if draw.random() < 0.9 else found[::-1]
 
 
+def _other_layout(draw: Random, old: Any) -> str:
+    """A layout with something left out, doubled, moved or added."""
+    text = str(old)
+    at = draw.randrange(len(text))
+    before, letter, after = text[:at], text[at], text[at + 1 :]
+    moved = draw.randrange(len(before + after) + 1)
+    rest = before + after
+    return draw.choice(
+        (
+            rest,
+            before + 2 * letter + after,
+            rest[:moved] + letter + rest[moved:],
+            before + draw.choice("EtmLx|,(*) 2") + letter + after,
+            before + draw.choice("EtmL|") + after,
+            f"({text})*2",
+            text.lower(),
+        )
+    )
+
+
+LAYOUT_CHANGES: dict[str, NewValue] = {
+    "parallelism.pipeline_layout": _other_layout,
+    "parallelism.pp_size": _size,
+    "parallelism.vp_size": _size,
+    "parallelism.first_stage_layers": _size,
+    "parallelism.last_stage_layers": _size,
+    "parallelism.embedding_as_layer": _one_of(True),
+    "parallelism.loss_as_layer": _one_of(True),
+    "parallelism.recompute": _one_of("none", "selective", "full"),
+    "model.dimensions.layers": _near,
+    "model.dimensions.mtp_layers": _one_of(0, 1, 3),
+}
+"""What concerns a custom layout, in draws from `CUSTOM_LAYOUTS` on."""
+
+
 def _changes(number: int) -> dict[str, NewValue]:
+    if number >= CUSTOM_LAYOUTS:
+        return LAYOUT_CHANGES
     if number >= OPTIONS:
         return OPTION_CHANGES
     return CHANGES if number < NEWER else CHANGES | NEWER_CHANGES
@@ -196,7 +233,7 @@ def drawn(number: int) -> Draw:
     run = healthy(draw, number)
     if draw.random() >= BROKEN_SHARE:
         return Draw(number, run, None)
-    if number >= SCHEDULES:
+    if SCHEDULES <= number < CUSTOM_LAYOUTS:
         # Batches that can be divided once more.
         given = run["training"]
         several = {name: 4 * given[name] for name in SEVERAL if name in given}
@@ -211,4 +248,6 @@ def drawn(number: int) -> Draw:
     ]
     fields = [field for field in changes if not any(part in field for part in absent)]
     field = draw.choice(fields)
+    if number >= CUSTOM_LAYOUTS and draw.random() < 0.6:
+        field = "parallelism.pipeline_layout"
     return Draw(number, run, Change(field, changes[field](draw, value_at(run, field))))

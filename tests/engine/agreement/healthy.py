@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs that keep every rule, drawn at random: the ground on which one thing is then broken."""
 
+import re
 from dataclasses import dataclass
 from math import gcd
 from random import Random
 from typing import Any
+
+from seatrial.spec.parallelism import STAGE_FIELDS
 
 Spec = dict[str, Any]
 
@@ -45,6 +48,9 @@ class Grid:
 NEWER = 10_000
 """The first draw with the parts of newer models; those before it stay as they were recorded."""
 
+CUSTOM_LAYOUTS = 5 * NEWER
+"""Draws from this number on have a custom pipeline layout."""
+
 
 def healthy(draw: Random, number: int) -> Spec:
     """A run that breaks no rule, every field of its layout given."""
@@ -58,6 +64,8 @@ def healthy(draw: Random, number: int) -> Spec:
     dimensions = _dimensions(draw, grid, parallelism)
     if number >= NEWER:
         _add_newer_parts(draw, grid, parallelism, dimensions)
+    if number >= CUSTOM_LAYOUTS:
+        _add_custom_layout(draw, grid, parallelism, dimensions)
     training = _training(draw, grid, machine, dimensions)
     if training["precision"] == "fp16" and parallelism["sharding"] == "fsdp":
         training["precision"] = "bf16"
@@ -174,6 +182,30 @@ def _add_newer_parts(draw: Random, grid: Grid, parallelism: Spec, dimensions: Sp
             moe |= {"groups": 2, "groups_per_token": 1}
     if moe is not None and dimensions["layers"] - moe["dense_layers"] > 1:
         moe["layer_interval"] = draw.choice((1, 2))
+
+
+def _add_custom_layout(draw: Random, grid: Grid, parallelism: Spec, dimensions: Spec) -> None:
+    """Stages of random sizes, none of whose ranks is empty, written with or without repetitions."""
+    for field in STAGE_FIELDS:
+        parallelism.pop(field, None)
+    if draw.random() < 0.5:
+        del parallelism["vp_size"]
+    mtp = dimensions.get("mtp_layers", 0)
+    # Multi-token prediction may come before the last stage, but not on the first rank.
+    before = 2 if mtp and grid.pp > 2 and draw.random() < 0.5 else 1
+    count = grid.pp * grid.vp
+    layers = [0] * count
+    for rank in range(1, grid.pp - 1):
+        layers[rank] = 1
+    for _ in range(dimensions["layers"] - sum(layers)):
+        layers[draw.randrange(count - before + 1)] += 1
+    stages = ["t" * number for number in layers]
+    stages[0] = "E" + stages[0]
+    stages[-before] += "m" * mtp
+    stages[-1] += "L"
+    if draw.random() < 0.5:
+        stages = [re.sub("t{2,}", lambda run: f"t*{len(run[0])}", stage) for stage in stages]
+    parallelism["pipeline_layout"] = draw.choice(("|", ",|", "|,")).join(stages)
 
 
 def _training(draw: Random, grid: Grid, machine: Machine, dimensions: Spec) -> Spec:

@@ -10,9 +10,10 @@ REASONS: dict[str, str] = {
     "ST-SPEC-005": (
         "Fields that contradict each other. The engine silently ignores one of them (sequence "
         "parallelism with one tensor-parallel rank, recompute modules with recomputation "
-        "disabled), or fails later (attention heads not divisible by the number of key-value "
-        "heads, a top-k larger than the number of experts, an empty training split). It sorts a "
-        "batch schedule, and accepts a batch size that is followed by the same one."
+        "disabled, an embedding that a custom layout puts behind an empty stage), or fails later "
+        "(attention heads not divisible by the number of key-value heads, a top-k larger than the "
+        "number of experts, an empty training split). It sorts a batch schedule, and accepts a "
+        "batch size that is followed by the same one."
     ),
     "ST-PLAN-004": "More processes per node than GPUs; the engine sees only the world size.",
     "ST-PLAN-006": "The GPU does not support this precision; the engine fails at the first step.",
@@ -26,7 +27,10 @@ REASONS: dict[str, str] = {
     "ST-LAYOUT-005": (
         "With virtual stages, the engine divides the layers across the stages only when it builds "
         "a stage, not during validation. With one stage, setting the number of layers in the last "
-        "stage silently builds a model with that number of layers (Megatron-LM issue 1778)."
+        "stage silently builds a model with that number of layers (Megatron-LM issue 1778). With a "
+        "custom layout, a rank without any part of the model cannot load a checkpoint, and the "
+        "engine's rule against multi-token prediction on the first rank does not cover its last "
+        "chunk."
     ),
     "ST-LAYOUT-006": (
         "Rejected when a stage is built: its layers cannot be divided evenly across its chunks."

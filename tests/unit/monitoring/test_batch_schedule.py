@@ -16,7 +16,7 @@ from seatrial.monitoring.hang_timeouts import SAVE_FLOOR, STEP_FACTOR
 from seatrial.monitoring.metrics import Metrics
 from seatrial.monitoring.utilisation import MfuBasis
 from seatrial.monitoring.view import RunView
-from seatrial.planning.layout_rules import LARGEST_GROWTH
+from seatrial.planning.batch_rules import LARGEST_GROWTH
 from seatrial.runs.history.steps import logged_steps
 
 SEQUENCE, LAST = 1000, 40

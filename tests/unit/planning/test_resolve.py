@@ -73,8 +73,6 @@ def test_the_hyperpod_documents_benchmark_is_one_override(catalog: Catalog) -> N
     # A pod loads the spec again, which then sets the options that the planner chose.
     again = plan_spec(loads(spec_text(plan.spec), "run.yaml"), catalog)
     assert replace(again, origins=plan.origins) == plan
-    differing = [field for field in again.origins if again.origins[field] != plan.origins[field]]
-    assert all(field.startswith("performance.") for field in differing)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "true", "1.5"])
@@ -477,10 +475,8 @@ def test_several_rules_are_reported_at_once() -> None:
 
 def test_a_wrong_tp_size_is_one_mistake() -> None:
     lines = refusals("parallelism.tp_size=3")
-    assert {line.split(":")[0] for line in lines} == {
-        "ST-LAYOUT-003 parallelism.tp_size",
-        "ST-LAYOUT-004 parallelism.tp_size",
-    }
+    codes = {f"ST-LAYOUT-{number} parallelism.tp_size" for number in ("003", "004")}
+    assert {line.split(":")[0] for line in lines} == codes
 
 
 def test_findings_point_at_the_line_of_the_field() -> None:

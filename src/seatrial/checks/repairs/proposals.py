@@ -229,7 +229,7 @@ def _other_size(patient: Patient) -> Iterator[Overrides]:
 def _stages(patient: Patient) -> Iterator[Overrides]:
     """Propose uneven stages, then different numbers of stages."""
     field_name = patient.finding.where.field
-    if field_name.endswith("_layers"):
+    if field_name.endswith(("_layers", "_layout")):
         yield (f"{field_name}=null",)
     stages = patient.number("parallelism.pp_size")
     layers = patient.number("model.dimensions.layers", 0)

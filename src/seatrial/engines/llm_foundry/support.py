@@ -153,6 +153,9 @@ def _layout(plan: Plan) -> Iterator[Problem]:
         if getattr(plan.layout, f"{axis}_size") > 1:
             rule = f"LLM Foundry does not support {axis}: it shards only over data-parallel ranks."
             yield _unsupported(f"parallelism.{axis}_size", rule, f"Use {axis}_size 1.")
+    if plan.spec.parallelism.pipeline_layout is not None:
+        rule = "LLM Foundry has no pipeline stages, so a pipeline layout has no effect."
+        yield _unsupported("parallelism.pipeline_layout", rule, "Remove pipeline_layout.")
     if plan.sharding is Sharding.OPTIMIZER:
         rule = "LLM Foundry supports full sharding (fsdp) or no sharding."
         yield _unsupported("parallelism.sharding", rule, "Use fsdp or none.")

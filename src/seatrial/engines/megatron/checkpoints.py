@@ -35,6 +35,7 @@ from seatrial.errors import FindingsError
 from seatrial.planning.layout import Layout
 from seatrial.spec.model import Activation
 from seatrial.spec.model_parts import RopeScalingKind
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.storage.location import Location
 from seatrial.storage.state_files import parse_json
 
@@ -97,6 +98,10 @@ def _layout(values: Values, world_size: int) -> Layout:
     vp = values.get("virtual_pipeline_model_parallel_size") or values.get(
         "num_virtual_stages_per_pipeline_rank"
     )
+    custom = values.get("pipeline_model_parallel_layout")
+    if custom is not None and "virtual_pipeline_model_parallel_size" not in values:
+        # These are flags, from which the engine derives the number.
+        vp = len(parse_layout(str(custom)).stages) // pp
     experts = bool(values.get("num_experts"))
     return Layout(
         tp_size=tp,

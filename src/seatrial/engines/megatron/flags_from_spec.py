@@ -63,6 +63,12 @@ def _first_stage_layers(plan: Plan) -> int | None:
     return None if follows else spec.first_stage_layers
 
 
+def _chunks(plan: Plan) -> int | None:
+    """Return the chunks per stage, unless they follow from a custom layout."""
+    follows = plan.layout.vp_size == 1 or plan.spec.parallelism.pipeline_layout is not None
+    return None if follows else plan.layout.vp_size
+
+
 def _sharded(plan: Plan) -> bool:
     return plan.sharding is Sharding.OPTIMIZER
 
@@ -257,7 +263,7 @@ FLAGS = (
     Flag(
         "num-virtual-stages-per-pipeline-rank",
         "parallelism.vp_size",
-        lambda p: p.layout.vp_size if p.layout.vp_size > 1 else None,
+        _chunks,
     ),
     Flag("context-parallel-size", "parallelism.cp_size", lambda p: p.layout.cp_size),
     Flag(
@@ -289,6 +295,11 @@ FLAGS = (
         "account-for-loss-in-pipeline-split",
         "parallelism.loss_as_layer",
         lambda p: p.spec.parallelism.loss_as_layer,
+    ),
+    Flag(
+        "pipeline-model-parallel-layout",
+        "parallelism.pipeline_layout",
+        lambda p: p.spec.parallelism.pipeline_layout,
     ),
     Flag("sequence-parallel", "parallelism.sequence_parallel", lambda p: p.sequence_parallel),
     Flag("use-distributed-optimizer", "parallelism.sharding", _sharded),

@@ -69,7 +69,6 @@ DERIVED = {
     "recompute-method": "the plan's memory estimate assumes that each layer is recomputed",
     "recompute-num-layers": "the plan's memory estimate assumes that each layer is recomputed",
     "use-tp-pp-dp-mapping": "the plan sets the rank order",
-    "pipeline-model-parallel-layout": "the plan sets the stages",
     RAMP: "the engine accepts this ramp, and ignores it",
     "eval-global-batch-size": "the plan sets the number of evaluation samples",
     "eval-micro-batch-size": "the plan sets the number of evaluation samples",

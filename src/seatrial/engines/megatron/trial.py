@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's arguments for drills on CPU, and for validating a production run."""
 
-from seatrial.engines.engine import Arguments, ShortRun, Trial
+from seatrial.engines.engine import Arguments, ArgumentValue, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
 from seatrial.engines.megatron.performance_flags import on_cpu_performance
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
+from seatrial.spec.pipeline_layout import PREDICTION, parse_layout
 from seatrial.spec.training import Precision
 
 CPU_ARGUMENTS: Arguments = {
@@ -44,6 +45,7 @@ STAGE_ARGUMENTS = (
     "decoder-last-pipeline-num-layers",
     "account-for-embedding-in-pipeline-split",
     "account-for-loss-in-pipeline-split",
+    "pipeline-model-parallel-layout",
 )
 """Arguments for uneven pipeline stages, which do not apply to a single stage."""
 
@@ -91,9 +93,11 @@ def _without_saving(step: int) -> Arguments:
 
 def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
     """Return the arguments for a few steps whose differences are only rounding in fp32."""
-    unused = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
+    unused: Arguments = {name: None for name in FOR_ONE_RANK if "save" in name or name == "load"}
     if short.without_mtp:
         unused |= dict.fromkeys(("mtp-num-layers", "mtp-loss-scaling-factor"))
+        custom = arguments["pipeline-model-parallel-layout"]
+        unused["pipeline-model-parallel-layout"] = _without_prediction(custom)
     return unused | {
         "use-persistent-ckpt-worker": None,
         "async-strategy": None,
@@ -106,6 +110,11 @@ def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
         # Without clipping, the engine does not compute the norm.
         "clip-grad": arguments["clip-grad"] or 1.0,
     }
+
+
+def _without_prediction(layout: ArgumentValue) -> str | None:
+    """Return a custom layout without layers for multi-token prediction; None if there is none."""
+    return None if layout is None else str(parse_layout(str(layout))).replace(PREDICTION, "")
 
 
 def _split(plan: Plan, layout: Layout) -> Arguments:
@@ -139,6 +148,7 @@ FOR_ONE_RANK: Arguments = {
     "decoder-last-pipeline-num-layers": None,
     "account-for-embedding-in-pipeline-split": None,
     "account-for-loss-in-pipeline-split": None,
+    "pipeline-model-parallel-layout": None,
     "sequence-parallel": None,
     "step-batch-size-schedule": None,
     "eval-global-batch-size": None,

@@ -109,10 +109,10 @@ def deciding_stages(workload: Workload) -> tuple[int, ...]:
     The stages between the first and the last have the same number of layers, and earlier stages
     have more micro-batches in flight. Leading layers without experts make a stage smaller, so the
     first stage without such layers is included too. If layers with and without experts alternate,
-    it is the first of the stages with the most experts.
+    it is the first of the stages with the most experts. In a custom layout, any stage can be.
     """
     last = workload.layout.pp_size - 1
-    if last < 2:
+    if last < 2 or workload.stages[0].mtp is not None:
         return tuple(range(last + 1))
     moe = workload.model.moe
     if moe is not None and moe.layer_interval > 1:
@@ -208,9 +208,11 @@ def _stage(
     held = states(workload, known, counts, layers, rest, routed)
     kept = _kept(workload, layer, chunks, index) - _on_host(workload, layer, layers)
     logits = 0.0
+    if workload.stages[index].has_mtp(layout.pp_size):
+        kept += PREDICTION_WIDTHS * workload.model.mtp_layers * layer.width
     if index == layout.pp_size - 1:
         # Input and output of the norm before the output projection.
-        kept += (2 + PREDICTION_WIDTHS * workload.model.mtp_layers) * layer.width
+        kept += 2 * layer.width
         logits = logit_memory(workload, known)
     # The logits are freed before the backward pass of the first layer: the larger peak counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes

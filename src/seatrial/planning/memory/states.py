@@ -21,6 +21,7 @@ from seatrial.planning.options import Options
 from seatrial.planning.parameters import (
     ParameterSharding,
     embedding_copies,
+    has_final_norm,
     input_parameters,
     layer_parameters,
     prediction_parameters,
@@ -132,11 +133,12 @@ def _routed_parameters(workload: Workload, expert_layer: int) -> int:
 def chunk_layers(workload: Workload, stage: int) -> list[Layers]:
     """Return the number of layers in each chunk of a stage, with and without experts.
 
-    Layers for multi-token prediction are in the last chunk of the last stage.
+    Layers for multi-token prediction are in the last chunk of the last stage, unless a custom
+    layout puts them into the last chunk of a different stage.
     """
     found = _model_layers(workload, stage)
     more = workload.model.mtp_layers
-    if more and stage == workload.layout.pp_size - 1:
+    if more and workload.stages[stage].has_mtp(workload.layout.pp_size):
         dense, expert = found[-1]
         experts = predicts_with_experts(workload)
         found[-1] = Layers(dense + (0 if experts else more), expert + (more if experts else 0))
@@ -184,9 +186,15 @@ def stage_parameters(
     rest = layers.dense * counts.dense_layer + layers.expert * counts.expert_layer - routed
     if stage == 0:
         rest += counts.inputs
-    if stage == workload.layout.pp_size - 1:
-        rest += counts.final_norm + counts.joining
-        rest += counts.outputs * embedding_copies(workload.model, first=stage == 0)
+    own, pp_size = workload.stages[stage], workload.layout.pp_size
+    if has_final_norm(workload.model, pp_size, own):
+        rest += counts.final_norm
+    predicts = own.has_mtp(pp_size)
+    if predicts:
+        rest += counts.joining
+    rest += counts.outputs * embedding_copies(
+        workload.model, first=stage == 0, last=stage == pp_size - 1, predicts=predicts
+    )
     return rest, routed
 
 

@@ -3,6 +3,7 @@
 """The errors if no layout is possible: the broken rule, or a change that makes the model fit."""
 
 from dataclasses import replace
+from math import gcd
 from typing import NoReturn
 
 from seatrial.codes.planning import PlanCode
@@ -17,6 +18,7 @@ from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.search.sizing import fewest_nodes, fits
 from seatrial.spec.loader import LoadedSpec
 from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.spec.scalars import AUTO
 
 _LEAST: dict[str, Choice] = {
@@ -32,6 +34,14 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
     loaded = basis.loaded
     left_open = [field for field in LAYOUT_FIELDS if value_at(loaded.spec, field) == AUTO]
     choices = {field: _LEAST.get(field, 1) for field in left_open}
+    choices |= {
+        field: size
+        for field, size in _custom_sizes(problem.given, problem.world_size).items()
+        if field in left_open
+    }
+    if problem.model.is_moe and problem.given.tp_size not in (AUTO, 1):
+        # Experts with tensor parallelism require it.
+        choices |= dict.fromkeys({"parallelism.sequence_parallel"} & choices.keys(), True)
     if "training.global_batch_size" in choices:
         # Larger than the early batches, unless the target is not.
         early, ranks = max(problem.early_batches, default=0), problem.world_size
@@ -55,6 +65,17 @@ def refuse_illegal(basis: Basis, problem: SearchProblem) -> NoReturn:
             )
         ]
     )
+
+
+def _custom_sizes(given: ParallelismSpec, ranks: int) -> dict[str, Choice]:
+    """Return the sizes that follow from a custom layout, on as many ranks as possible."""
+    if given.pipeline_layout is None:
+        return {}
+    stages = len(parse_layout(given.pipeline_layout).stages)
+    pp, vp = given.pp_size, given.vp_size
+    if pp == AUTO:
+        pp = gcd(stages, ranks) if vp == AUTO else stages // int(vp)
+    return {"parallelism.pp_size": int(pp), "parallelism.vp_size": stages // int(pp)}
 
 
 def refuse_too_large(loaded: LoadedSpec, problem: SearchProblem, nearest: Lacking) -> NoReturn:

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity, Where
-from seatrial.planning import layout_rules
+from seatrial.planning import batch_rules, layout_rules
 from seatrial.planning.layout import Layout
 from seatrial.planning.layout_rules import Reporter
 from seatrial.planning.plan import Batch
@@ -19,6 +19,7 @@ from seatrial.planning.search.candidates import Shape
 from seatrial.planning.search.problem import SearchProblem
 from seatrial.planning.stages import Stage
 from seatrial.spec.parallelism import ParallelismSpec, Sharding
+from seatrial.spec.pipeline_layout import parse_layout
 from seatrial.spec.scalars import AUTO
 
 
@@ -39,7 +40,7 @@ class Probe:
 
 
 def holds(rule: Callable[[Reporter], object]) -> bool:
-    """Return True if a rule in `layout_rules` is not broken."""
+    """Return True if a rule of layouts or batches is not broken."""
     probe = Probe()
     rule(probe)
     return not probe.findings
@@ -144,6 +145,9 @@ def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding
     # There are no published measurements of FSDP with pipeline stages.
     alone = not problem.limits.splits_model or sharding is Sharding.FSDP
     possible = [1] if alone else divisors(ranks, problem.model.layers)
+    if problem.given.pipeline_layout is not None:
+        stages = len(parse_layout(problem.given.pipeline_layout).stages)
+        possible = divisors(stages, stages)
     found = []
     for pp in _chosen(problem.given.pp_size, possible):
         rule = partial(
@@ -185,6 +189,13 @@ def _staged(
 ) -> Iterator[tuple[Ends, tuple[Stage, ...]]]:
     """Return each division of the layers into stages, with the sizes of the first and last."""
     given = problem.given
+    if given.pipeline_layout is not None:
+        custom, pp = given.pipeline_layout, layout.pp_size
+        vp = len(parse_layout(custom).stages) // pp
+        stages = layout_rules.check_custom_stages(Probe(), problem.model, pp, vp, custom)
+        if stages and given.vp_size in (AUTO, vp):
+            yield (None, None), stages
+        return
     ends: list[Ends] = [(given.first_stage_layers, given.last_stage_layers)]
     counted = given.embedding_as_layer, given.loss_as_layer
     # Uneven ends are tried only if the number of stages is also `auto`.
@@ -250,7 +261,7 @@ def batches(problem: SearchProblem, layout: Layout, tolerance: float) -> Iterato
         if abs(total - problem.target_batch) > tolerance * problem.target_batch:
             continue
         rule = partial(
-            layout_rules.check_batch,
+            batch_rules.check_batch,
             micro=micro,
             total=total,
             layout=layout,
@@ -265,7 +276,7 @@ def _early_batches_fit(problem: SearchProblem, layout: Layout, micro: int, total
     if not problem.early_batches:
         return True
     batch = Batch(micro, total, 0, 0)
-    rule = layout_rules.check_early_batches
+    rule = batch_rules.check_early_batches
     return holds(lambda report: rule(report, problem.early_batches, batch, layout))
 
 

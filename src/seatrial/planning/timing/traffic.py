@@ -52,9 +52,10 @@ def stage_counts(workload: Workload) -> StageCounts:
             experts = layers
             if dense or every > 1:
                 experts = sum(n >= dense and (n - dense) % every == every - 1 for n in stage.layers)
-        heads = 0.0
-        if stage.index == final:
-            heads = 1.0 + model.mtp_layers * (1 + _joined_share(workload))
+        # Multi-token prediction computes its logits on the last stage.
+        heads = 1.0 + model.mtp_layers if stage.index == final else 0.0
+        if stage.has_mtp(final + 1):
+            heads += model.mtp_layers * _joined_share(workload)
             layers += model.mtp_layers
             if moe is not None and moe.has_experts(model.layers - 1):
                 experts += model.mtp_layers
@@ -68,7 +69,7 @@ def stage_counts(workload: Workload) -> StageCounts:
         whole=(
             sum(count[0] for count in counts),
             sum(count[1] for count in counts),
-            counts[-1][2],
+            sum(count[2] for count in counts),
         ),
     )
 
@@ -103,13 +104,14 @@ def rank_parameters(workload: Workload, counts: StageCounts) -> RankParameters:
     most_dense = most_expert = 0.0
     stages = (counts.each[0], *counts.between, counts.each[-1])[: len(counts.each)]
     final = len(stages) - 1
-    for index, (dense, experts, _) in enumerate(stages):
+    for index, (dense, experts, heads) in enumerate(stages):
         own = dense * (attention + feed) + experts * (attention + shared)
         if index == 0:
             own += words
-        if index == final:
-            copies = embedding_copies(model, first=index == 0)
-            own += words * copies + 2 * hidden * hidden * model.mtp_layers
+        last = index == final
+        predicts = heads > (1 + model.mtp_layers if last else 0)
+        own += words * embedding_copies(model, first=index == 0, last=last, predicts=predicts)
+        own += 2 * hidden * hidden * model.mtp_layers * predicts
         if own / tp + experts * routed > most_dense + most_expert:
             most_dense, most_expert = own / tp, experts * routed
     return RankParameters(most_dense, most_expert)

@@ -111,4 +111,5 @@ def further(plan: Plan) -> dict[str, int | str | None]:
         "sharding": str(plan.sharding),
         "first_stage_layers": plan.spec.parallelism.first_stage_layers,
         "last_stage_layers": plan.spec.parallelism.last_stage_layers,
+        "pipeline_layout": plan.spec.parallelism.pipeline_layout,
     }

@@ -19,7 +19,11 @@ from megatron.core import mpu
 from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
 from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig, MockGPTDataset
 from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
+from megatron.core.parallel_state import default_embedding_ranks
 from megatron.core.rerun_state_machine import get_rerun_state_machine
+from megatron.core.transformer.enums import LayerType
+from megatron.core.transformer.multi_token_prediction import mtp_on_this_rank
+from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
 from megatron.core.utils import (
     get_attr_wrapped_model,
     get_batch_on_this_cp_rank,
@@ -54,7 +58,8 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
     args = get_args()
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
-    if not (first or last):
+    predicts = _predicts(vp_stage)
+    if not (first or last or predicts):
         return [None] * len(INPUTS)
     tp_rank = mpu.get_tensor_model_parallel_rank()
     batch: Batch = {}
@@ -72,8 +77,8 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
         tp_rank=tp_rank,
         micro_batch_size=args.micro_batch_size,
         seq_length=args.seq_length,
-        # The layers for multi-token prediction are on the last stage, and need the tokens too.
-        mtp_on_this_rank=last and bool(args.mtp_num_layers),
+        # Layers for multi-token prediction need the tokens too.
+        mtp_on_this_rank=predicts,
         pipeline_model_parallel_size=args.pipeline_model_parallel_size,
         is_pipeline_first_stage=first,
         is_pipeline_last_stage=last,
@@ -81,6 +86,40 @@ def load_batch(iterator: Iterator[Batch] | None, vp_stage: int | None) -> list[A
     group = mpu.get_context_parallel_group()
     batch = get_batch_on_this_cp_rank(batch, is_hybrid_cp=False, cp_group=group)
     return [batch.get(key) for key in INPUTS]
+
+
+def _predicts(vp_stage: int | None) -> bool:
+    """True if this stage has the layers for multi-token prediction."""
+    layers = get_args().mtp_num_layers
+    return bool(
+        layers
+        and mtp_on_this_rank(_custom_layout(), layers, ignore_virtual=False, vp_stage=vp_stage)
+    )
+
+
+def _custom_layout() -> PipelineParallelLayerLayout | None:
+    args = get_args()
+    text, stages = args.pipeline_model_parallel_layout, args.pipeline_model_parallel_size
+    return None if text is None else PipelineParallelLayerLayout.from_str(text, stages)
+
+
+def embedding_ranks(pp_ranks: list[int]) -> list[int]:
+    """Return the pipeline ranks that keep equal word embeddings.
+
+    If a custom layout separates multi-token prediction from the output, a last stage with an output
+    projection of its own is not one of them: the engine would add up their gradients.
+    """
+    custom, args = _custom_layout(), get_args()
+    usual: list[int] = default_embedding_ranks(pp_ranks)
+    if custom is None or not args.mtp_num_layers or len(pp_ranks) == 1:
+        return usual
+    predicting = [
+        rank
+        for rank, chunks in zip(pp_ranks, custom.layout, strict=True)
+        if any(LayerType.mtp in chunk for chunk in chunks)
+    ]
+    shared = usual[:1] if args.untie_embeddings_and_output_weights else usual
+    return sorted({*shared, *predicting})
 
 
 def _on_device(value: Any) -> Any:
@@ -204,10 +243,11 @@ build_datasets.is_distributed = True  # type: ignore[attr-defined]
 
 
 def _reads_data(vp_stage: int | None) -> bool:
-    """True if this rank reads data: the first tensor-parallel rank on the first or last stage."""
+    """True if this rank reads data: the first tensor-parallel rank on a stage with inputs."""
     first = mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     last = mpu.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
-    return bool((first or last) and mpu.get_tensor_model_parallel_rank() == 0)
+    has_inputs = first or last or _predicts(vp_stage)
+    return bool(has_inputs and mpu.get_tensor_model_parallel_rank() == 0)
 
 
 def parse_data_arguments(arguments: Sequence[str]) -> Namespace:

@@ -23,7 +23,12 @@ from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.commit import MegatronCommitter
 from seatrial.worker.megatron.comparison import ExpertCounts, start_from_strong_weights
 from seatrial.worker.megatron.engine_patches import ON_ANY_DEVICE, apply_patches
-from seatrial.worker.megatron.gpt import build_datasets, forward_step, pin_tokenizer
+from seatrial.worker.megatron.gpt import (
+    build_datasets,
+    embedding_ranks,
+    forward_step,
+    pin_tokenizer,
+)
 from seatrial.worker.megatron.heartbeat import writing_heartbeats
 from seatrial.worker.megatron.initial_weights import import_initial_weights
 from seatrial.worker.megatron.model_config import model_config
@@ -89,7 +94,13 @@ def _train(
             observer.step_values = counts.share
         if chosen.trouble:
             fault_injection.install(fault_injection.parsed(chosen.trouble))
-        pretrain(container, build_datasets, ModelType.encoder_or_decoder, forward_step)
+        pretrain(
+            container,
+            build_datasets,
+            ModelType.encoder_or_decoder,
+            forward_step,
+            get_embedding_ranks=embedding_ranks,
+        )
 
 
 def fit_to_host(chosen: Settings, engine_args: Namespace) -> Namespace:
