@@ -143,9 +143,9 @@ class MlflowRun:
                 made = {key: values.get(key) for key in ("loss", "grad_norm", "learning_rate")}
                 seconds = made["step_seconds"] = values.get("seconds")
                 batch, length = ((self._sizes | values).get(key) for key in _SIZES)
-                known = isinstance(batch, int) and isinstance(length, int)
-                if known and isinstance(seconds, float) and seconds > 0:
-                    made["tokens_per_second"] = batch * length / seconds
+                tokens = batch * length if isinstance(batch, int) and isinstance(length, int) else 0
+                if tokens and isinstance(seconds, float) and seconds > 0:
+                    made["tokens_per_second"] = tokens / seconds
             case EventKind.EVALUATION:
                 made = {f"{values.get('split') or 'validation'}_loss": values.get("loss")}
             case EventKind.SAVE:

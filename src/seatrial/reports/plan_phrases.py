@@ -82,7 +82,7 @@ def early_batch_words(run: PlannedRun) -> list[str]:
     """Return the batch sizes in order: `first 512 for 23,842 steps of 3.38 s, to 100 B tokens`."""
     length, sequence = run.plan.length, run.plan.model.sequence_length
     times = run.phase_seconds or (None,) * len(length.phases)
-    words = []
+    words: list[str] = []
     for (phase, after), seconds in zip(pairwise(length.phases), times, strict=False):
         steps = _steps(after.first_step - phase.first_step)
         steps += f" of {duration(seconds)}" if seconds else ""

@@ -311,7 +311,7 @@ class TrainingSpec(SpecModel):
                     inside=(number, "global_batch_size"),
                 )
         last = info.data.get("global_batch_size")
-        for number, (size, after) in enumerate(pairwise([*sizes, last])):
+        for number, (size, after) in enumerate(zip(sizes, [*sizes[1:], last], strict=False)):
             if isinstance(after, int) and size >= after:
                 raise broken(
                     f"{size} sequences are not fewer than the {after} that follow; the batch size "

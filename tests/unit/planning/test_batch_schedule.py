@@ -209,8 +209,8 @@ def test_the_engine_gets_the_schedule_in_tokens_and_everything_else_in_samples()
     absent = ("global-batch-size", "train-iters", "lr-warmup-iters", "lr-decay-iters")
     assert not [name for name in absent if given.get(name) is not None]
     before = flags(resolved())
-    absent = ("step-batch-size-schedule", "eval-global-batch-size", "train-samples")
-    assert not [name for name in absent if before.get(name) is not None]
+    added = ("step-batch-size-schedule", "eval-global-batch-size", "train-samples")
+    assert not [name for name in added if before.get(name) is not None]
 
 
 def test_time_is_the_sum_over_the_batch_sizes() -> None:
