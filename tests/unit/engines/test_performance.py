@@ -6,7 +6,8 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.checks import CheckCode
-from seatrial.engines.engine import ArgumentValue, RunProblem, Trial
+from seatrial.engine_process.weights import why_not_exported
+from seatrial.engines.engine import ArgumentValue, RunProblem, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.performance_flags import (
     EXECUTED_ON_CPU,
@@ -16,6 +17,7 @@ from seatrial.engines.megatron.performance_flags import (
 )
 from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
+from seatrial.planning.layout import Layout
 from seatrial.planning.options import NAMES, OptionRule
 from seatrial.planning.plan import Plan
 from tests.conftest import MEGATRON, resolved
@@ -457,3 +459,33 @@ def test_a_pod_without_gpus_gets_the_arguments_of_the_twin() -> None:
     assert all(arguments[name] is None for name in ON_CPU)
     assert arguments[DISPATCHER] == "alltoall"
     assert MEGATRON.pod_arguments(plan, on_cpu=False, scratch="")[DISPATCHER] == "flex"
+
+
+def test_the_twin_of_a_fully_sharded_run_is_fully_sharded() -> None:
+    plan = resolved(*FSDP)
+    twin = MEGATRON.trial_arguments(plan, Trial("", "", mock_tokenizer=True))
+    assert twin["use-megatron-fsdp"] is True
+    assert twin["ckpt-format"] == "fsdp_dtensor"
+    # gloo has no reduction that multiplies as well.
+    assert twin["no-gradient-reduce-div-fusion"] is True
+    assert "no-gradient-reduce-div-fusion" not in engine_arguments(plan)
+    assert MEGATRON.no_rehearsal(plan) == ""
+
+
+def test_a_fully_sharded_twin_is_compared_with_one_rank_that_is_not() -> None:
+    plan = resolved(*FSDP)
+    for layout, sharded in ((Layout(), None), (Layout(dp_size=2), True)):
+        short = ShortRun(5, layout)
+        trial = Trial("", "", mock_tokenizer=True, short=short)
+        assert MEGATRON.trial_arguments(plan, trial)["use-megatron-fsdp"] is sharded
+    one = MEGATRON.trial_arguments(
+        resolved(*UNSHARDED), Trial("", "", True, None, ShortRun(5, Layout()))
+    )
+    assert not one["use-distributed-optimizer"]
+
+
+def test_a_fully_sharded_run_needs_einops_and_is_not_exported() -> None:
+    assert "einops" in MEGATRON.gpu_packages(resolved(*FSDP))
+    assert "einops" not in MEGATRON.gpu_packages(resolved())
+    assert "without a record" in why_not_exported(MEGATRON, engine_arguments(resolved(*FSDP)))
+    assert why_not_exported(MEGATRON, engine_arguments(resolved())) == ""
