@@ -6,7 +6,6 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.checks import CheckCode
-from seatrial.engine_process.weights import why_not_exported
 from seatrial.engines.engine import ArgumentValue, RunProblem, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.performance_flags import (
@@ -448,7 +447,7 @@ def test_the_twin_has_the_options_that_it_does_not_list(overrides: Overrides) ->
 def test_a_rehearsal_says_which_options_it_could_not_run() -> None:
     (said,) = [text for text in MEGATRON.not_proven(resolved(*MANY)) if "need a GPU" in text]
     listed = said.partition(": ")[2].split(", ")
-    assert {"shared expert overlap", "token dispatcher", "cuda graphs", "moments"} <= set(listed)
+    assert {"token dispatcher", "cuda graphs", "moments", "optimizer offload"} <= set(listed)
     assert not {name.replace("_", " ") for name in EXECUTED_ON_CPU} & set(listed)
     assert MEGATRON.not_proven(resolved(*NO_GPUS)) == ()
 
@@ -461,31 +460,13 @@ def test_a_pod_without_gpus_gets_the_arguments_of_the_twin() -> None:
     assert MEGATRON.pod_arguments(plan, on_cpu=False, scratch="")[DISPATCHER] == "flex"
 
 
-def test_the_twin_of_a_fully_sharded_run_is_fully_sharded() -> None:
-    plan = resolved(*FSDP)
-    twin = MEGATRON.trial_arguments(plan, Trial("", "", mock_tokenizer=True))
-    assert twin["use-megatron-fsdp"] is True
-    assert twin["ckpt-format"] == "fsdp_dtensor"
-    # gloo has no reduction that multiplies as well.
-    assert twin["no-gradient-reduce-div-fusion"] is True
-    assert "no-gradient-reduce-div-fusion" not in engine_arguments(plan)
-    assert MEGATRON.no_rehearsal(plan) == ""
-
-
-def test_a_fully_sharded_twin_is_compared_with_one_rank_that_is_not() -> None:
-    plan = resolved(*FSDP)
-    for layout, sharded in ((Layout(), None), (Layout(dp_size=2), True)):
-        short = ShortRun(5, layout)
-        trial = Trial("", "", mock_tokenizer=True, short=short)
-        assert MEGATRON.trial_arguments(plan, trial)["use-megatron-fsdp"] is sharded
-    one = MEGATRON.trial_arguments(
-        resolved(*UNSHARDED), Trial("", "", True, None, ShortRun(5, Layout()))
-    )
-    assert not one["use-distributed-optimizer"]
-
-
-def test_a_fully_sharded_run_needs_einops_and_is_not_exported() -> None:
-    assert "einops" in MEGATRON.gpu_packages(resolved(*FSDP))
-    assert "einops" not in MEGATRON.gpu_packages(resolved())
-    assert "without a record" in why_not_exported(MEGATRON, engine_arguments(resolved(*FSDP)))
-    assert why_not_exported(MEGATRON, engine_arguments(resolved())) == ""
+@pytest.mark.parametrize(("precision", "fused"), [("bf16", True), ("fp32", None), ("fp16", None)])
+def test_a_loss_that_rounds_to_bf16_is_left_out_in_other_precisions(
+    precision: str, fused: bool | None
+) -> None:
+    precise = f"training.precision={precision}"
+    assert (engine_arguments(resolved(precise))["cross-entropy-loss-fusion"] or None) is fused
+    asked = resolved(precise, "performance.fused_loss=true")
+    assert engine_arguments(asked)["cross-entropy-loss-fusion"] is True
+    short = Trial("", "", True, None, ShortRun(5, Layout()))
+    assert MEGATRON.trial_arguments(asked, short)["cross-entropy-loss-fusion"] is None

@@ -122,6 +122,8 @@ def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
         "initial-loss-scale": None,
         "hidden-dropout": 0.0,
         "attention-dropout": 0.0,
+        # In any precision, it rounds the gradients of the logits to bf16.
+        "cross-entropy-loss-fusion": None,
         # Without clipping, the engine does not compute the norm.
         "clip-grad": arguments["clip-grad"] or 1.0,
     }
