@@ -21,6 +21,7 @@ from tests.faults.warm import Warm
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 PASSED = tuple(f"SEATRIAL_DRILL_{name}" for name in ("FAULT", "WEIGHTS", "EXPERTS", "KILL"))
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 LLAMA = "model.preset=llama3-8b"
 GPT = "model.preset=gpt3-125m"
@@ -93,9 +94,9 @@ def fork_drills(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def start(training: Training, *rest: object) -> TrainingOutcome:
         words = MEGATRON.command_line(training.arguments)
-        variables = {k: v for k, v in drill_environment(training).items() if k in PASSED}
-        for name in PASSED:
-            variables.setdefault(name, "")
+        wanted = drill_environment(training)
+        variables = {name: wanted.get(name, "") for name in PASSED}
+        variables[CONNECTIONS] = training.environment.get(CONNECTIONS, "1")
         return warm.begin(training.log, words, variables, training.processes)
 
     monkeypatch.setattr(drills, "train", start)

@@ -156,7 +156,6 @@ def _environment(training: Training) -> dict[str, str]:
     wanted |= {
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     }
     if training.kill is not None:
         wanted["SEATRIAL_DRILL_KILL"] = f"{training.kill[0]}:{training.kill[1]}"

@@ -339,7 +339,7 @@ class Rehearsal:
         """Export the last checkpoint, and compare its logits in transformers with the engine's."""
         why = why_not_exported(self.engine, self._arguments())
         if why:
-            said = f"this model cannot be exported: {why}"
+            said = f"this run cannot be exported: {why}"
             return replace(self._result(DrillName.EXPORT, True, said, 0.0), judged=False)
         straight = self._straight()
         if straight.code:

@@ -13,6 +13,7 @@ from seatrial.errors import FindingsError
 from seatrial.huggingface.config import SUPPORTED
 from seatrial.planning.saving.run_saves import saves_of
 from seatrial.planning.saving.size import volume_bytes
+from seatrial.spec.parallelism import Sharding
 
 ENDINGS = (".bin", ".idx")
 HUB = "hf://datasets/"
@@ -237,8 +238,9 @@ def other_weights(situation: Situation) -> Iterator[Checked]:
 def unread_weights(situation: Situation) -> Iterator[Checked]:
     """Report Hugging Face weights for a model that has no supported transformers class."""
     weights, engine = situation.spec.initial_weights, ENGINES[situation.spec.engine.name]
-    # An engine that cannot import Hugging Face weights rejects them itself.
-    if weights is None or weights.huggingface is None or not engine.takes_hub_weights:
+    # An engine or a sharding that cannot import Hugging Face weights rejects them itself.
+    sharded = situation.plan.sharding is Sharding.FSDP
+    if sharded or weights is None or weights.huggingface is None or not engine.takes_hub_weights:
         return
     rule, fix = _published_problem(situation, weights.huggingface), BF16
     try:

@@ -54,6 +54,12 @@ MESSAGE_TERMS = {
     "context-parallelism": "parallelism.cp_size",
 }
 """What Megatron's error messages call fields of a spec."""
+PACKAGES = {
+    "transformer_engine": "Transformer Engine",
+    "emerging_optimizers": "emerging-optimizers",
+    "einops": "einops",
+}
+"""Modules that a run on GPUs may need in addition to Megatron, and the names of their packages."""
 NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
 """Options that keep no 16-bit copy of a weight."""
 
@@ -61,8 +67,8 @@ NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
 def engine_limits(spec: RunSpec) -> EngineLimits:
     """Return the limits: all degrees, and FSDP only for models that do not fit otherwise.
 
-    Sharding the optimizer costs no time and saves memory. FSDP cannot be rehearsed on CPU, no
-    published run shows its cost, and it does not support fp16.
+    Sharding the optimizer costs no time and saves memory. No published run shows the cost of FSDP,
+    and it does not support fp16.
     """
     options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
     whole = ((Sharding.FSDP,),) if spec.training.precision is not Precision.FP16 else ()
@@ -239,10 +245,14 @@ class MegatronEngine(Engine):
         return engine_environment(plan)
 
     def gpu_packages(self, plan: Plan) -> dict[str, str]:
-        """Return Transformer Engine, unless the spec requests local layers, and Muon's package."""
-        needs = _layers(plan) == "transformer_engine"
-        layers = {"transformer_engine": "Transformer Engine"} if needs else {}
-        return layers | ({"emerging_optimizers": "emerging-optimizers"} if has_muon(plan) else {})
+        """Return the packages of layers, optimizer and sharding that the plan uses."""
+        packages = {
+            "transformer_engine": _layers(plan) == "transformer_engine",
+            "emerging_optimizers": has_muon(plan),
+            # FSDP arranges its ranks with it (core/distributed/fsdp/mcore_fsdp_adapter.py).
+            "einops": plan.sharding is Sharding.FSDP,
+        }
+        return {name: PACKAGES[name] for name, needed in packages.items() if needed}
 
     def arguments(self, plan: Plan) -> Arguments:
         """Return the flags for a plan."""
@@ -280,15 +290,6 @@ class MegatronEngine(Engine):
             f"\n{shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
             for word in words
         ).lstrip("\n")
-
-    def no_rehearsal(self, plan: Plan) -> str:
-        """Reject FSDP, which needs a GPU."""
-        if plan.sharding is Sharding.FSDP:
-            return (
-                "Megatron's FSDP needs a GPU and cannot be rehearsed on CPU. "
-                "Rehearse with parallelism.sharding=optimizer."
-            )
-        return ""
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
         """Return how Muon's states are shared: gloo cannot gather parts that differ in size."""

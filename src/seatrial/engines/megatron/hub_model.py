@@ -40,7 +40,10 @@ def _has_fused_gelu(values: Values) -> bool:
 
 
 def refuse_plan(arguments: Values) -> None:
-    """Reject a plan's flags if no class supports the model."""
+    """Reject a plan's flags if no class supports the model, or the format cannot be exported."""
+    if arguments.get("ckpt-format") == "fsdp_dtensor":
+        rule = "Megatron's FSDP saves checkpoints without a record, which an export needs."
+        raise refusal(ExchangeCode.UNREADABLE, "", rule, "Use parallelism.sharding=optimizer.")
     model_of_arguments(arguments, "")
 
 

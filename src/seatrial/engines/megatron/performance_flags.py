@@ -164,12 +164,10 @@ PERFORMANCE_FLAGS = (
 ON_CPU: Arguments = {
     "tp-comm-overlap": None,
     "overlap-moe-expert-parallel-comm": None,
-    "moe-shared-expert-overlap": None,
     "moe-flex-dispatcher-backend": None,
     "moe-grouped-gemm": None,
     "moe-permute-fusion": None,
     "moe-router-fusion": None,
-    "cross-entropy-loss-fusion": None,
     "cuda-graph-impl": None,
     "cuda-graph-modules": None,
     "use-precision-aware-optimizer": None,
@@ -181,7 +179,15 @@ ON_CPU: Arguments = {
     "cpu-offloading-num-layers": None,
 }
 """Flags that need a GPU, Transformer Engine or a second stream."""
-EXECUTED_ON_CPU = frozenset({"gradient_overlap", "parameter_overlap", "pipeline_overlap"})
+EXECUTED_ON_CPU = frozenset(
+    {
+        "gradient_overlap",
+        "parameter_overlap",
+        "pipeline_overlap",
+        "shared_expert_overlap",
+        "fused_loss",
+    }
+)
 """Options that the twin has too."""
 
 

@@ -58,6 +58,17 @@ def _graphs_needless(case: OptionCase) -> str:
     return ""
 
 
+def _loss_rounds(case: OptionCase) -> str:
+    """Return why the fused loss is left off: its backward pass always returns bf16.
+
+    See `core/fusions/fused_cross_entropy.py` in megatron-core 0.19.2.
+    """
+    precision = case.spec.training.precision
+    if precision in (Precision.FP32, Precision.FP16):
+        return f"it rounds the gradients of the logits to bf16, also in {precision}."
+    return ""
+
+
 def _unless(holds: Callable[[OptionCase], bool], reason: str) -> Callable[[OptionCase], str]:
     """Return the reason unless the condition holds."""
     return lambda case: "" if holds(case) else reason
@@ -282,7 +293,7 @@ OPTIONS = (
         ),
         needless=lambda _: "no published recipe has it.",
     ),
-    EngineOption("fused_loss", (NO_GPU, DETERMINISTIC)),
+    EngineOption("fused_loss", (NO_GPU, DETERMINISTIC), needless=_loss_rounds),
     EngineOption("fused_layers", (NO_GPU,)),
     EngineOption(
         "moments",

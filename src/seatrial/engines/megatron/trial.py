@@ -9,6 +9,7 @@ from seatrial.engines.megatron.optimizer_flags import on_cpu_arguments
 from seatrial.engines.megatron.performance_flags import on_cpu_performance
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
+from seatrial.spec.parallelism import Sharding
 from seatrial.spec.pipeline_layout import PREDICTION, parse_layout
 from seatrial.spec.training import Precision
 
@@ -35,9 +36,25 @@ CPU_ARGUMENTS: Arguments = {
 """Flags that replace GPU kernels and transport. They change only rounding."""
 
 
+FSDP_ON_CPU: Arguments = {
+    # gloo cannot multiply while it adds. The engine then scales gradients before it adds them.
+    "no-gradient-reduce-div-fusion": True,
+}
+"""What FSDP needs in addition."""
+WITHOUT_FSDP: Arguments = {
+    "use-megatron-fsdp": None,
+    "data-parallel-sharding-strategy": None,
+    "no-gradient-reduce-div-fusion": None,
+    "ckpt-format": None,
+    "use-distributed-optimizer": True,
+}
+"""Overrides for the one rank that FSDP is compared with."""
+
+
 def cpu_arguments(plan: Plan) -> Arguments:
     """Return the arguments with which a plan trains on CPU."""
-    return CPU_ARGUMENTS | on_cpu_performance(plan) | on_cpu_arguments(plan)
+    sharding = FSDP_ON_CPU if plan.sharding is Sharding.FSDP else {}
+    return CPU_ARGUMENTS | sharding | on_cpu_performance(plan) | on_cpu_arguments(plan)
 
 
 STAGE_ARGUMENTS = (
@@ -83,6 +100,8 @@ def trial_arguments(plan: Plan, trial: Trial) -> Arguments:
         arguments |= _without_saving(trial.resharding.step) | _split(plan, trial.resharding.layout)
     if trial.short is not None:
         arguments |= _compared(arguments, trial.short) | _split(plan, trial.short.layout)
+        if trial.short.layout.world_size == 1 and plan.sharding is Sharding.FSDP:
+            arguments |= WITHOUT_FSDP
     return arguments
 
 
@@ -107,6 +126,8 @@ def _compared(arguments: Arguments, short: ShortRun) -> Arguments:
         "initial-loss-scale": None,
         "hidden-dropout": 0.0,
         "attention-dropout": 0.0,
+        # In any precision, it rounds the gradients of the logits to bf16.
+        "cross-entropy-loss-fusion": None,
         # Without clipping, the engine does not compute the norm.
         "clip-grad": arguments["clip-grad"] or 1.0,
     }

@@ -15,20 +15,18 @@ from megatron.core import mpu
 from megatron.core.dist_checkpointing.dict_utils import nested_values
 from megatron.core.dist_checkpointing.mapping import ShardedTensor, apply_factories
 from megatron.core.transformer.moe.router import TopKRouter
-from megatron.core.utils import unwrap_model
 from megatron.training import get_args
-from megatron.training import training as engine
+from megatron.training.models.gpt import GPTModelConfig
 
 
-def start_from_strong_weights(deviation: float) -> None:
-    """Replace the initial weights before the engine builds its optimizer from them."""
-    original = engine.get_megatron_optimizer
+def start_from_strong_weights(config: GPTModelConfig, deviation: float) -> None:
+    """Replace the initial weights before the engine shards them or builds its optimizer."""
 
-    def get_megatron_optimizer(config: Any, model_chunks: Any, *args: Any, **kwargs: Any) -> Any:
-        set_weights(unwrap_model(model_chunks), deviation)
-        return original(config, model_chunks, *args, **kwargs)
+    def replace_weights(chunks: list[Any]) -> list[Any]:
+        set_weights(chunks, deviation)
+        return chunks
 
-    engine.get_megatron_optimizer = get_megatron_optimizer
+    config.pre_wrap_hooks.append(replace_weights)
 
 
 @torch.no_grad()

@@ -85,9 +85,10 @@ def _train(
         args = parse_and_validate_args(hand_over(arguments, partial(fit_to_host, chosen)))
         # Import before the rendezvous, because the import may take longer than its timeout.
         import_initial_weights(chosen, args, heart)
-        container = pretrain_cfg_container_from_args(args, model_config(args))
+        model = model_config(args)
         if chosen.strong_weights:
-            start_from_strong_weights(chosen.strong_weights)
+            start_from_strong_weights(model, chosen.strong_weights)
+        container = pretrain_cfg_container_from_args(args, model)
         if chosen.counts_experts:
             counts = ExpertCounts()
             counts.install()
