@@ -57,6 +57,8 @@ class Options:
 def _phrase(name: str, value: object) -> str:
     """Return an option with its value, if it has more than one."""
     title = TITLES.get(name, name.replace("_", " "))
+    if name == "activation_offload" and value == 1:
+        title = title.replace("layers", "layer")
     return title if value is True else title.format(value)
 
 

@@ -281,6 +281,7 @@ def test_options_in_words() -> None:
         "50% of the optimizer on the host",
         "activations of 4 layers on the host",
     ]
+    assert Options(activation_offload=1).words() == ["activations of 1 layer on the host"]
     assert NO_OPTIONS.words() == []
 
 
