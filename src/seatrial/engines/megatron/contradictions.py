@@ -312,7 +312,8 @@ CONTRADICTIONS = (
     Contradiction(
         "delay-wgrad-compute",
         lambda p: _delays_in_graphs(p) and p.on("no-gradient-accumulation-fusion"),
-        "graphs delay weight gradients (delay-wgrad-compute) only with fused gradient accumulation.",
+        "graphs can delay weight gradients (delay-wgrad-compute) only with fused gradient "
+        "accumulation.",
         "performance.fused_layers=true",
     ),
     Contradiction(
