@@ -6,10 +6,10 @@ Two ways here, by `data/split.csv`, which was recorded before anything was fitte
 out within a group, and single rows held out. `unseen.py` holds out whole sources.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from backtest.fitting import Fitted, errors
+from backtest.fitting import Fitted, Term, errors
 from backtest.groups import GROUPS, Group, fit_group, start_of
 from backtest.rows import Row, timed_rows
 
@@ -51,14 +51,30 @@ def held_out_rows(group: Group) -> list[Prediction]:
     return _held_out(group, lambda row: int(row.id))
 
 
+def held_out_fits(group: Group, terms: Sequence[Term] = ()) -> Iterator[tuple[list[Row], Fitted]]:
+    """The rows of each fold that a group predicts, and a fit that saw no model of their sizes."""
+    return _folds(group, lambda row: row.fold, terms=terms)
+
+
 def _held_out(
     group: Group, part_of: Callable[[Row], int], *, with_twins: bool = False
 ) -> list[Prediction]:
     """Every row that a group predicts, by constants fitted to the other parts of it."""
+    every = (predicted(*fold) for fold in _folds(group, part_of, with_twins=with_twins))
+    return [found for own in every for found in own]
+
+
+def _folds(
+    group: Group,
+    part_of: Callable[[Row], int],
+    *,
+    with_twins: bool = False,
+    terms: Sequence[Term] = (),
+) -> Iterator[tuple[list[Row], Fitted]]:
+    """The rows of each part that a group predicts, and a fit to the other parts."""
     own = [row for row in timed_rows() if group.rows(row)]
     predictable = [row for row in own if group.predicts(row)]
     start = start_of(own)
-    found: list[Prediction] = []
     for part in sorted({part_of(row) for row in predictable}):
         scored = [row for row in predictable if part_of(row) == part]
         others = [row for row in own if part_of(row) != part]
@@ -68,8 +84,7 @@ def _held_out(
             if len(strangers) == len(others):
                 continue
             others = strangers
-        found += predicted(scored, fit_group(group, others, start))
-    return found
+        yield scored, fit_group(group, others, start, terms)
 
 
 def predicted(rows: Sequence[Row], fitted: Fitted) -> list[Prediction]:

@@ -52,19 +52,42 @@ Keys = Mapping[str, Callable[[Row], str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """One number that changes the rates of some rows, such as those with an option."""
+
+    rates: Mapping[str, float]
+    """By rate: the factor on the number, on the fit's scale."""
+    weight: Callable[[Row], float]
+    """How much the number counts for a row; 0 without the option."""
+    start: float = 0.0
+    freedom: float = FREEDOM
+    """How far the number may be from its start."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     shared: Rates
     """What holds where no variant says else."""
     offsets: Mapping[tuple[str, str], float]
     """By rate and variant: how far the variant is from the shared rate, on the fit's scale."""
     keys: Keys
+    terms: tuple[tuple[Term, float], ...] = ()
+    """The terms with their fitted numbers."""
 
     def of(self, row: Row) -> Rates:
-        changed = {}
+        moved: dict[str, float] = {}
         for name, key in self.keys.items():
-            offset = self.offsets.get((name, key(row)), 0.0)
-            changed[name] = float(_outer(name, _inner(name, getattr(self.shared, name)) + offset))
-        return replace(self.shared, **changed)
+            moved[name] = self.offsets.get((name, key(row)), 0.0)
+        for term, number in self.terms:
+            for name, factor in term.rates.items():
+                moved[name] = moved.get(name, 0.0) + factor * number * term.weight(row)
+        return replace(
+            self.shared,
+            **{
+                name: float(_outer(name, _inner(name, getattr(self.shared, name)) + offset))
+                for name, offset in moved.items()
+            },
+        )
 
 
 def stack(items: Sequence[Any]) -> Any:
@@ -104,53 +127,87 @@ def fit(
     *,
     freedom: float = FREEDOM,
     rounds: int = ROUNDS,
+    terms: Sequence[Term] = (),
 ) -> Fitted:
     """Rates fitted to rows, in so many rounds at most."""
-    sizes, measured = stacked(rows), np.array([row.seconds for row in rows])
-    start = np.array([_inner(name, getattr(prior, name)) for name in NAMES])
-    spread = np.array([_spread(name, freedom) for name in NAMES])
-    places, index = _variants(rows, keys)
-    count = len(NAMES)
-    apart = np.array([SHAPE_FREEDOM if n == "layer" else VARIANT_FREEDOM for n, _ in places])
+    asked = _Question(rows, keys, prior, freedom, tuple(terms))
+    # Linear far out for rows and rates alike: a few may be far off, most are near.
+    found = least_squares(
+        asked.residuals,
+        asked.prior,
+        asked.slopes,
+        loss="soft_l1",
+        max_nfev=rounds,
+        x_scale=0.3,
+        ftol=1e-4,
+    )
+    shared, offsets, numbers = asked.parts(found.x)
+    values = zip(NAMES, shared, strict=True)
+    return Fitted(
+        Rates(**{name: float(_outer(name, value)) for name, value in values}),
+        {variant: float(offsets[place]) for variant, place in asked.places.items()},
+        keys,
+        tuple(zip(asked.terms, map(float, numbers), strict=True)),
+    )
 
-    def logs(theta: Array) -> Array:
-        shared, offsets = theta[:count], theta[count:]
-        values = {
-            name: _outer(name, value + (offsets[index[name]] if name in index else 0.0))
-            for name, value in zip(NAMES, shared, strict=True)
-        }
-        return cast(Array, np.log(predict(sizes, Rates(**values)) / measured) / NOISE)
 
-    def residuals(theta: Array) -> Array:
-        shared, offsets = theta[:count], theta[count:]
-        return np.concatenate([logs(theta), (shared - start) / spread, offsets / apart])
+class _Question:
+    """What a fit asks: numbers with which the rows are predicted, near to their priors."""
 
-    def slopes(theta: Array) -> Array:
-        # A variant's own step changes its rows just as the shared one does.
-        base, rows_count = logs(theta), len(measured)
-        matrix = np.zeros((rows_count + len(theta), len(theta)))
+    def __init__(
+        self, rows: Sequence[Row], keys: Keys, prior: Rates, freedom: float, terms: tuple[Term, ...]
+    ) -> None:
+        self.sizes, self.measured = stacked(rows), np.array([row.seconds for row in rows])
+        self.places, self.index = _variants(rows, keys)
+        self.terms = terms
+        self.weights = [np.array([term.weight(row) for row in rows]) for term in terms]
+        variants = [SHAPE_FREEDOM if n == "layer" else VARIANT_FREEDOM for n, _ in self.places]
+        self.prior = np.array(
+            [_inner(name, getattr(prior, name)) for name in NAMES]
+            + [0.0] * len(variants)
+            + [term.start for term in terms]
+        )
+        self.spread = np.array(
+            [_spread(name, freedom) for name in NAMES] + variants + [term.freedom for term in terms]
+        )
+
+    def parts(self, theta: Array) -> tuple[Array, Array, Array]:
+        """The shared rates, the offsets of variants and the numbers of terms."""
+        first, last = len(NAMES), len(theta) - len(self.terms)
+        return theta[:first], theta[first:last], theta[last:]
+
+    def logs(self, theta: Array) -> Array:
+        """Predicted over measured time of each row, as a logarithm in units of the noise."""
+        shared, offsets, numbers = self.parts(theta)
+        values = {}
+        for name, value in zip(NAMES, shared, strict=True):
+            inner = value + (offsets[self.index[name]] if name in self.index else 0.0)
+            for term, number, weight in zip(self.terms, numbers, self.weights, strict=True):
+                if name in term.rates:
+                    inner = inner + term.rates[name] * number * weight
+            values[name] = _outer(name, inner)
+        return cast(Array, np.log(predict(self.sizes, Rates(**values)) / self.measured) / NOISE)
+
+    def residuals(self, theta: Array) -> Array:
+        return np.concatenate([self.logs(theta), (theta - self.prior) / self.spread])
+
+    def slopes(self, theta: Array) -> Array:
+        # A variant's or a term's own step changes its rows just as the shared one does.
+        base, rows, count = self.logs(theta), len(self.measured), len(NAMES)
+        matrix = np.zeros((rows + len(theta), len(theta)))
         for place, name in enumerate(NAMES):
             moved = theta.copy()
             moved[place] += STEP
-            column = (logs(moved) - base) / STEP
-            matrix[:rows_count, place] = column
-            if name in index:
-                matrix[np.arange(rows_count), count + index[name]] = column
+            column = (self.logs(moved) - base) / STEP
+            matrix[:rows, place] = column
+            if name in self.index:
+                matrix[np.arange(rows), count + self.index[name]] = column
+            for number, (term, weight) in enumerate(zip(self.terms, self.weights, strict=True)):
+                own = len(theta) - len(self.terms) + number
+                matrix[:rows, own] += term.rates.get(name, 0.0) * weight * column
         every = np.arange(len(theta))
-        matrix[rows_count + every, every] = np.concatenate([1 / spread, 1 / apart])
+        matrix[rows + every, every] = 1 / self.spread
         return matrix
-
-    begin = np.concatenate([start, np.zeros(len(places))])
-    # Linear far out for rows and rates alike: a few may be far off, most are near.
-    found = least_squares(
-        residuals, begin, slopes, loss="soft_l1", max_nfev=rounds, x_scale=0.3, ftol=1e-4
-    )
-    values = zip(NAMES, found.x[: len(NAMES)], strict=True)
-    return Fitted(
-        Rates(**{name: float(_outer(name, value)) for name, value in values}),
-        {variant: float(found.x[len(NAMES) + place]) for variant, place in places.items()},
-        keys,
-    )
 
 
 def _variants(

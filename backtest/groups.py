@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from backtest.fitting import FREEDOM, Fitted, Keys, fit
+from backtest.fitting import FREEDOM, Fitted, Keys, Term, fit
 from backtest.rows import Row, timed_rows
 from seatrial.planning.timing.constants import GENERATIONS, generation, shape_of
 from seatrial.planning.timing.rates import Rates
@@ -190,8 +190,10 @@ def start_of(rows: Sequence[Row]) -> Start:
     return Start(fit_pool(frozenset(row.source for row in rows)).of(rows[0]), SMALL_FREEDOM)
 
 
-def fit_group(group: Group, rows: Sequence[Row], start: Start) -> Fitted:
+def fit_group(
+    group: Group, rows: Sequence[Row], start: Start, terms: Sequence[Term] = ()
+) -> Fitted:
     """A group's rates, fitted to rows of it; where there are none, those it starts from."""
     if not rows:
         return Fitted(start.rates, {}, {})
-    return fit(rows, group.keys, start.rates, freedom=start.freedom)
+    return fit(rows, group.keys, start.rates, freedom=start.freedom, terms=terms)

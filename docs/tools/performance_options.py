@@ -5,16 +5,20 @@
     python -m docs.tools.performance_options           # print them
     python -m docs.tools.performance_options --write   # and put them into the page
 
-For each option: what Megatron requires, whether the twin executes it, by how much it changes the
-prediction of two plans, and how often published configurations agree with the planner. Exits with 1
-if an option changes nothing, or if a difference to a publication has no explanation.
+For each option: what Megatron requires, how many runs with it the engine accepted, whether the twin
+executes it, by how much it changes the prediction of two plans, how many rows this was fitted to,
+and how often published configurations agree with the planner. Exits with 1 if the engine refused an
+option or no run had it, if an option changes nothing, or if a difference to a publication has no
+explanation.
 """
 
 import argparse
+import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backtest.option_labels import counts
 from backtest.tuned_options import Difference, configurations, differences
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
@@ -25,15 +29,18 @@ from seatrial.planning.memory.estimate import memory
 from seatrial.planning.options import NAMES, Options
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.timing.option_effects import EFFECTS
+from seatrial.planning.timing.option_effects import EFFECTS, never
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.loader import loads
 from seatrial.spec.performance import CudaGraphs, MomentPrecision, PerformanceSpec, TokenDispatcher
 
 PAGE = ROOT / "docs/guides/performance-options.md"
+ANSWERS = ROOT / "docs/figures/options.json"
+"""What the engine said of runs with each option; the file has the command that wrote it."""
 RUNS = {
     "Llama 3.1 70B, 128 H100": ("llama3.1-70b", "p5.48xlarge", 16, ""),
     "DeepSeek-V3, 256 B200": ("deepseek-v3", "p6-b200.48xlarge", 32, "ep_size: 32"),
+    "Qwen3 30B-A3B, 16 B200": ("qwen3-30b-a3b", "p6-b200.48xlarge", 2, "ep_size: 8"),
 }
 """The plans whose prediction is compared."""
 OTHER: dict[str, Any] = {
@@ -89,20 +96,48 @@ def _switched(options: Options, name: str) -> Options:
     return replace(options, **{name: off if options.is_on(name) else on})
 
 
-def option_table(predicted: dict[str, dict[str, Change]]) -> str:
+Answers = dict[str, dict[str, int]]
+
+
+def engine_answers() -> Answers:
+    """Return, by option, how many runs with it the engine accepted, refused or could not judge."""
+    found: Answers = json.loads(ANSWERS.read_text("utf-8"))["options"]
+    return found
+
+
+def option_table(predicted: dict[str, dict[str, Change]], answers: Answers) -> str:
     """Return the table of options."""
     docs = field_docs(PerformanceSpec)
     rules = {option.name: option for option in OPTIONS}
-    sources = {effect.option: effect.source for effect in EFFECTS}
+    effects = {effect.option: effect for effect in EFFECTS}
     rows = []
     for name in NAMES:
         cells = [_change(each[name]) for each in predicted.values()]
         needs = "<br>".join(rule.rule for rule in rules[name].rules)
         executed = "✓" if name in EXECUTED_ON_CPU else "needs a GPU"
-        source = sources.get(name, "assumed rate of the host")
-        rows.append((f"`{name}`", docs[name], needs, executed, *cells, source))
-    head = ("option", "what it does", "off if", "twin", *predicted, "size of the change")
-    return table(head, rows)
+        effect = effects.get(name)
+        source = effect.source if effect else "assumed rate of the host"
+        rows.append(
+            (
+                *(f"`{name}`", docs[name], needs, _accepted(answers[name]), executed),
+                *(*cells, str(_fitted_rows(name)), source),
+            )
+        )
+    head = ("option", "what it does", "off if", "engine accepts", "twin", *predicted)
+    return table((*head, "fitted on rows", "size of the change"), rows)
+
+
+def _accepted(answer: dict[str, int]) -> str:
+    asked = answer["accepted"] + answer["refused"]
+    words = f"{answer['accepted']} of {asked}"
+    unknown = answer["not validated"]
+    return f"{words}; {unknown} need a GPU" if unknown else words
+
+
+def _fitted_rows(name: str) -> int:
+    """Return the number of rows with known values that the size of an effect was fitted to."""
+    fitted = {effect.option for effect in EFFECTS if effect.is_fitted is not never}
+    return sum(counts(experts=True)[name]) if name in fitted else 0
 
 
 def _change(change: Change) -> str:
@@ -133,15 +168,20 @@ def main() -> None:
     predicted = {title: changes(*facts) for title, facts in RUNS.items()}
     catalog = Catalog()
     found = [each for row in configurations() for each in differences(row, catalog)]
-    parts = {"options": option_table(predicted), "tuned": comparison_table(found)}
+    answers = engine_answers()
+    parts = {"options": option_table(predicted, answers), "tuned": comparison_table(found)}
     for name, made in parts.items():
         print(f"{name}\n{made}\n")
     if write:
         put(PAGE, parts)
     still = [n for n in NAMES if all(_change(each[n]) == "–" for each in predicted.values())]
     open_questions = [each for each in found if not each.reason]
-    if still or open_questions:
-        raise SystemExit(f"no effect: {', '.join(still)}; not explained: {open_questions}")
+    refused = [n for n in NAMES if answers[n]["refused"] or not sum(answers[n].values())]
+    if still or open_questions or refused:
+        raise SystemExit(
+            f"no effect: {', '.join(still)}; not explained: {open_questions}; "
+            f"not accepted by the engine: {', '.join(refused)}"
+        )
 
 
 if __name__ == "__main__":

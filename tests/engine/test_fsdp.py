@@ -10,7 +10,6 @@ import pytest
 from seatrial.engine_process.process import worker_python
 from seatrial.rehearsal.drills import DrillName, Rehearsal
 from tests.conftest import MEGATRON
-from tests.engine.test_contract import in_worker
 from tests.engine.test_planted_bugs import LLAMA, MOE, fork_drills, twin_of
 from tests.faults.warm import Warm
 
@@ -48,15 +47,3 @@ def test_fsdp_resumes_bit_equal_and_reshards(
     assert [result.said for result in results if not result.ok] == []
     assert "bitwise identical" in results[0].said
     assert "fsdp_dtensor" in MEGATRON.command_line(MEGATRON.arguments(twin.plan))
-
-
-def test_ranks_are_arranged_as_with_einops() -> None:
-    script = """
-import torch
-from seatrial.worker.megatron.engine_patches import rearrange
-mesh = rearrange(torch.arange(12), "(dp ep tp) -> ep dp tp", dp=3, tp=2, ep=2)
-print([mesh.tolist(), rearrange(mesh, "ep dp tp -> (ep tp) dp", dp=3).tolist()])
-"""
-    mesh = [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
-    merged = [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
-    assert in_worker(script) == str([mesh, merged])

@@ -134,6 +134,13 @@ class NodeType(Entry):
         """True if NVLink connects the GPUs of several nodes."""
         return self.link_domain_gpus > self.gpus
 
+    def linked_gpus(self, processes: int) -> int:
+        """Return how many GPUs of a run one NVLink domain has, with so many processes per node.
+
+        Pods do not get NVLink between nodes (planning/layout_rules.py, check_node_links).
+        """
+        return processes if self.links_nodes else self.link_domain_gpus
+
     @model_validator(mode="after")
     def _topology_lists_every_device(self) -> Self:
         if self.topology is None:

@@ -209,10 +209,10 @@ class Engine(Protocol):
         """Return the problems with settings in a plan that the engine does not support."""
         ...
 
-    def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
+    def run_problems(self, plan: Plan, generation: str, domain: int) -> list[RunProblem]:
         """Return settings that the engine would reject or ignore.
 
-        `generation` is the GPU generation.
+        `generation` is the GPU generation, `domain` the number of GPUs that the fast link connects.
         """
         return []
 

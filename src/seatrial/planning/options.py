@@ -51,13 +51,14 @@ class Options:
 
     def words(self) -> list[str]:
         """Return the options that are on: `gradient overlap`, `CUDA graphs of layers`."""
-        return [_phrase(name, getattr(self, name)) for name in NAMES if self.is_on(name)]
+        return [self.in_words(name) for name in NAMES if self.is_on(name)]
 
-
-def _phrase(name: str, value: object) -> str:
-    """Return an option with its value, if it has more than one."""
-    title = TITLES.get(name, name.replace("_", " "))
-    return title if value is True else title.format(value)
+    def in_words(self, name: str) -> str:
+        """Return an option that is on, with its value if it has more than one."""
+        value, title = getattr(self, name), TITLES.get(name, name.replace("_", " "))
+        if name == "activation_offload" and value == 1:
+            title = title.replace("layers", "layer")
+        return title if value is True else title.format(value)
 
 
 TITLES = {

@@ -68,8 +68,7 @@ class Basis:
             self.limits.options,
             gpu,
             self.catalog.accelerator(gpu).architecture if gpu else "",
-            # Pods do not get NVLink between nodes (layout_rules.check_node_links).
-            machines.processes_per_node if node.links_nodes else node.link_domain_gpus,
+            node.linked_gpus(machines.processes_per_node),
         )
 
     @property

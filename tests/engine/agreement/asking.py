@@ -13,6 +13,7 @@ from seatrial.engines.megatron.command_line import command_line, engine_argument
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.trial import production_arguments
 from seatrial.findings import Severity
+from seatrial.planning.options import NAMES, given_options
 from seatrial.planning.parameters import padded_vocab_size
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import plan_run
@@ -32,6 +33,8 @@ class Question:
     environment: dict[str, str]
     stages: tuple[int, ...] = ()
     """Stages whose parameters are asked for."""
+    options: tuple[str, ...] = ()
+    """The performance options of the run that are on."""
 
 
 def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Question]:
@@ -52,7 +55,9 @@ def static_errors(draw: Draw, catalog: Catalog) -> tuple[tuple[str, ...], Questi
 def question_of(plan: Plan, number: int, stages: tuple[int, ...] = ()) -> Question:
     """The question about a plan, with its own arguments."""
     words = tuple(command_line(production_arguments(engine_arguments(plan))))
-    return Question(number, plan.layout.world_size, words, engine_environment(plan), stages)
+    chosen = given_options(plan.spec)
+    on = tuple(name for name in NAMES if chosen.is_on(name))
+    return Question(number, plan.layout.world_size, words, engine_environment(plan), stages, on)
 
 
 def _by_hand(draw: Draw, before: Plan) -> Question:

@@ -3,12 +3,15 @@
 """Random runs before the static check and before the engine's own validation: do they agree?
 
     python -m tests.engine.agreement.compare [--draws 5000] [--fresh 20] [--write]
+    python -m tests.engine.agreement.compare --options [--draws 600] [--write]
 
 Each draw is a run of random fields of the spec; in six of ten a single field is then set to
 something else. The static check must accept nothing that the engine refuses. Where it refuses what
 the engine accepts, each rule that is responsible has a reason (tests/engine/agreement/reasons.py).
 `--fresh N` asks N of the questions in processes of their own. `--write` puts the figures into
-docs/check-figures.md. Needs the worker extra (SEATRIAL_WORKER_PYTHON).
+docs/check-figures.md. `--options` draws healthy runs with any performance options that the rules
+allow; `--write` then records in docs/figures/options.json which of them the engine accepted, which
+`make options` shows. Needs the worker extra (SEATRIAL_WORKER_PYTHON).
 """
 
 import json
@@ -26,12 +29,14 @@ from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
+from seatrial.planning.options import NAMES
 from tests.conftest import MEGATRON
 from tests.engine.agreement.asking import Question, static_errors
-from tests.engine.agreement.drawing import drawn
+from tests.engine.agreement.drawing import COMBINED, SCHEDULES, combined, drawn
 from tests.engine.agreement.reasons import REASONS
 
 PAGE = ROOT / "docs/check-figures.md"
+OPTION_FILE = ROOT / "docs/figures/options.json"
 DRAWS = 5000
 FRESH = 20
 ENGINE_SIDE = "tests.engine.agreement.engine_side"
@@ -49,6 +54,8 @@ class Compared:
     accepted: bool | None
     """Whether the engine accepts; nothing where it cannot be asked on this host."""
     reason: str
+    options: tuple[str, ...] = ()
+    """The performance options that are on; none for a run without a plan."""
 
     @property
     def missed(self) -> bool:
@@ -117,11 +124,13 @@ def compare(numbers: Iterable[int]) -> Iterator[Compared]:
     catalog = Catalog()
     with engine() as asked:
         for number in numbers:
-            draw = drawn(number)
+            several = COMBINED <= number < SCHEDULES
+            draw = combined(number, catalog) if several else drawn(number)
             errors, question = static_errors(draw, catalog)
             answer = asked.request(question)
             field, value = (draw.change.field, draw.change.value) if draw.change else ("", None)
-            yield Compared(number, field, value, errors, answer["accepted"], answer["reason"])
+            accepted, reason = answer["accepted"], answer["reason"]
+            yield Compared(number, field, value, errors, accepted, reason, question.options)
 
 
 def asked_fresh(numbers: Iterable[int]) -> Iterator[tuple[int, bool | None, str]]:
@@ -143,10 +152,16 @@ def main() -> int:
     parser = ArgumentParser(description="Compare the static check with the engine's validation.")
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--fresh", type=int, default=0)
+    parser.add_argument("--options", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    found = list(compare(range(given.draws)))
+    first = COMBINED if given.options else 0
+    found = list(compare(range(first, first + given.draws)))
     _tell(found)
+    if given.options:
+        if given.write:
+            write_options(found)
+        return 1 if any(c.missed for c in found) or unexplained(found) else 0
     chosen = range(0, given.draws, max(1, given.draws // given.fresh)) if given.fresh else ()
     differing = 0
     for number, accepted, reason in asked_fresh(chosen):
@@ -165,6 +180,18 @@ def write(found: list[Compared], fresh: int, differing: int) -> None:
     counts = table(("draws", "number"), _counts(found, fresh, differing))
     stricter = table(("rule", "draws", "why the check rejects what the engine accepts"), rows)
     put(PAGE, {"agreement": counts, "stricter": stricter})
+
+
+def write_options(found: list[Compared]) -> None:
+    """Record, for each option, what the engine says of runs that the check accepts and have it."""
+    words = {True: "accepted", False: "refused", None: "not validated"}
+    answers = {name: dict.fromkeys(words.values(), 0) for name in NAMES}
+    for compared in found:
+        for name in compared.options if not compared.errors else ():
+            answers[name][words[compared.accepted]] += 1
+    command = f"python -m tests.engine.agreement.compare --options --draws {len(found)} --write"
+    content = {"command": command, "draws": len(found), "options": answers}
+    OPTION_FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _counts(found: list[Compared], fresh: int, differing: int) -> list[tuple[str, str]]:

@@ -2,12 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbered draws: a healthy run, or one in which a single field was set to something else."""
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from seatrial.catalog.catalog import Catalog
+from seatrial.planning.options import Options
+from seatrial.planning.planner import plan_run
+from seatrial.planning.resolve import resolve_basis
+from seatrial.spec.loader import loads
+from seatrial.spec.performance import PerformanceSpec
 from tests.engine.agreement.healthy import CUSTOM_LAYOUTS, NEWER, Spec, healthy
 
 SEED = 20_260_711
@@ -166,8 +173,10 @@ OPTION_CHANGES: dict[str, NewValue] = {
     "performance.activation_offload": _one_of(1, 2, 1000),
 }
 """The performance options, and what they are set to."""
-SCHEDULES = 4 * NEWER
-"""Draws from this number on change only the batch schedule, up to `CUSTOM_LAYOUTS`."""
+COMBINED = 4 * NEWER
+"""Draws from this number on have several performance options, all of which the rules allow."""
+SCHEDULES = 5 * NEWER
+"""Draws from this number on change only the batch schedule, until `CUSTOM_LAYOUTS`."""
 SEVERAL = ("global_batch_size", "samples", "tokens")
 """What grows with the batch."""
 
@@ -217,6 +226,33 @@ LAYOUT_CHANGES: dict[str, NewValue] = {
     "model.dimensions.mtp_layers": _one_of(0, 1, 3),
 }
 """What concerns a custom layout, in draws from `CUSTOM_LAYOUTS` on."""
+
+
+def combined(number: int, catalog: Catalog) -> Draw:
+    """A healthy run with options at random, in any combination that the rules allow."""
+    draw = Random(f"{SEED}:{number}")
+    run = healthy(draw, number)
+    basis = resolve_basis(loads(json.dumps(run), "draw"), catalog)
+    plan = plan_run(basis).plan
+    case = basis.option_chooser().case(
+        plan.layout,
+        sequence_parallel=plan.sequence_parallel,
+        sharding=plan.sharding,
+        recompute=plan.recompute,
+    )
+    given = {}
+    for option in basis.limits.options:
+        value = OPTION_CHANGES[f"performance.{option.name}"](draw, None)
+        asked = replace(case, options=with_values(case.options, {option.name: value}))
+        if not option.problems(asked) and draw.random() >= BROKEN_SHARE / 2:
+            case, given[option.name] = asked, value
+    return Draw(number, run, Change("performance", given))
+
+
+def with_values(options: Options, values: dict[str, Any]) -> Options:
+    """The options with some values, as a spec would have them."""
+    spec = PerformanceSpec.model_validate(values)
+    return replace(options, **{name: getattr(spec, name) for name in values})
 
 
 def _changes(number: int) -> dict[str, NewValue]:

@@ -48,7 +48,7 @@ class Grid:
 NEWER = 10_000
 """The first draw with the parts of newer models; those before it stay as they were recorded."""
 
-CUSTOM_LAYOUTS = 5 * NEWER
+CUSTOM_LAYOUTS = 6 * NEWER
 """Draws from this number on have a custom pipeline layout."""
 
 

@@ -25,6 +25,11 @@ def given(options: str, *more: str) -> Overrides:
 
 HYBRID = "performance.token_dispatcher=hybridep"
 AWARE = "performance.moments=bf16"
+GRAPHS = "performance.cuda_graphs=layers"
+BIASED = (
+    "model={dimensions: {family: llama, layers: 8, hidden_size: 512, heads: 8, vocab_size: 1000, "
+    "max_positions: 4096, qkv_bias: true, moe: {experts: 8, top_k: 2, expert_ffn_hidden_size: 64}}}"
+)
 OVERLAPPED = (*EXPERTS, "performance.expert_overlap=true", "parallelism.recompute=none")
 TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
     ("overlap-param-gather-with-optimizer-step", "distributed checkpoints"): (
@@ -157,6 +162,18 @@ TABLE: dict[tuple[str, str], tuple[Overrides, Overrides]] = {
         (name, "expert overlap"): (given(f"{name}: true"), given(f"{name}: true", *OVERLAPPED))
         for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
     },
+    ("delay-wgrad-compute", "with biases"): (
+        given("delay-wgrad-compute: true", *OVERLAPPED, GRAPHS, BIASED),
+        given("delay-wgrad-compute: true", *OVERLAPPED, BIASED),
+    ),
+    ("delay-wgrad-compute", "fused gradient accumulation"): (
+        given("delay-wgrad-compute: true", *OVERLAPPED, GRAPHS, "performance.fused_layers=false"),
+        given("delay-wgrad-compute: true", *OVERLAPPED, GRAPHS),
+    ),
+    ("delay-wgrad-compute", "Transformer Engine's layers"): (
+        given("delay-wgrad-compute: true, transformer-impl: local", *EXPERTS),
+        given("delay-wgrad-compute: true", *OVERLAPPED),
+    ),
     ("overlap-p2p-communication-warmup-flush", "virtual stages"): (
         given("overlap-p2p-communication-warmup-flush: true", PP_2, VP_1),
         given("overlap-p2p-communication-warmup-flush: true", PP_2, "parallelism.vp_size=2"),

@@ -8,6 +8,7 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.engine import ArgumentValue, RunProblem, ShortRun, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.performance_flags import (
     EXECUTED_ON_CPU,
     ON_CPU,
@@ -49,6 +50,7 @@ MUON = ("training.optimizer.name=muon",)
 FULL = ("parallelism.recompute=full",)
 NONE_AGAIN = ("parallelism.recompute=none",)
 EP_1 = ("parallelism.ep_size=1",)
+EP_16 = ("parallelism.ep_size=16",)
 TP_1 = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 PP_2 = ("parallelism.pp_size=2",)
 VP_2 = (*PP_2, "parallelism.vp_size=2")
@@ -66,8 +68,10 @@ def again(module: str) -> Overrides:
 def problems(*overrides: str) -> list[RunProblem]:
     """What Megatron rejects of the good spec with overrides."""
     plan = resolved(*overrides)
-    gpu = plan.machines.accelerator
-    return run_problems(plan, Catalog().accelerator(gpu).architecture if gpu else "")
+    gpu, catalog = plan.machines.accelerator, Catalog()
+    node = catalog.node_type(plan.machines.node_type)
+    generation = catalog.accelerator(gpu).architecture if gpu else ""
+    return run_problems(plan, generation, node.linked_gpus(plan.machines.processes_per_node))
 
 
 Row = tuple[str, Overrides, Overrides]
@@ -85,6 +89,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ),
     ("tensor_overlap", "needs a GPU"): ("true", NO_GPUS, ()),
     ("tensor_overlap", "tp is 1"): ("true", TP_1, ()),
+    ("tensor_overlap", "not in one NVLink domain"): ("true", ("parallelism.tp_size=16",), ()),
     ("tensor_overlap", "silently"): ("true", (model("mtp_layers: 1"),), ()),
     ("tensor_overlap", "nvfp4"): ("true", (*B200, "training.precision=nvfp4"), B200),
     ("tensor_overlap", "sequence parallelism"): (
@@ -110,6 +115,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ),
     ("token_dispatcher", "ep is 1"): ("deepep", (*MOE, *EP_1), (*MOE, *EP_1, *ALLGATHER)),
     ("token_dispatcher", "GB200"): ("deepep", (*MOE, *GB200), (*MOE, *B200)),
+    ("token_dispatcher", "several NVLink domains"): (
+        "hybridep",
+        (*MOE, *EP_16),
+        (*MOE, *EP_16, "cluster.env.HYBRID_EP_MULTINODE='1'"),
+    ),
     ("expert_overlap", "no experts"): ("true", (), MOE),
     ("expert_overlap", "needs a GPU"): ("true", (*MOE, *NO_GPUS), MOE),
     ("expert_overlap", "ep is 1"): ("true", (*MOE, *EP_1), MOE),
@@ -204,8 +214,6 @@ TABLE: dict[tuple[str, str], Row] = {
     ),
 }
 """By option and words of the rule: a value, overrides with which it is rejected, and accepted."""
-DOMAIN = "the tensor-parallel ranks are not in one NVLink domain."
-"""A rule of the planner's alone: the check does not know the domain."""
 
 
 def rules() -> dict[tuple[str, str], OptionRule]:
@@ -214,7 +222,6 @@ def rules() -> dict[tuple[str, str], OptionRule]:
         (option.name, rule.rule): rule
         for option in OPTIONS
         for rule in (*option.rules, *filter(None, (option.required,)))
-        if rule.rule != DOMAIN
     }
 
 
@@ -411,6 +418,23 @@ def test_a_graph_of_a_whole_step_does_without_the_check_for_nan() -> None:
     name = "no-check-for-nan-in-loss-and-grad"
     assert engine_arguments(resolved("performance.cuda_graphs=step"))[name] is True
     assert not engine_arguments(resolved("performance.cuda_graphs=layers"))[name]
+
+
+def test_hybridep_gets_the_nvlink_domains_in_its_environment() -> None:
+    hybrid = (*MOE, "performance.token_dispatcher=hybridep")
+    names = ("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", "NVLINK_DOMAIN_SIZE", "USE_MNNVL")
+
+    def variables(*overrides: str) -> list[str | None]:
+        return [engine_environment(resolved(*overrides)).get(name) for name in names]
+
+    assert variables(*hybrid) == ["2", "8", "0"]
+    assert variables(*hybrid, *EP_16) == ["8", "8", "0"]
+    assert variables(*hybrid, *GB200) == ["2", "4", "0"]
+    assert variables(*MOE, "performance.token_dispatcher=deepep") == [None] * 3
+
+
+def test_deepep_may_leave_the_nvlink_domain() -> None:
+    assert problems(*MOE, *EP_16, "performance.token_dispatcher=deepep") == []
 
 
 def test_a_deterministic_run_leaves_out_what_adds_in_any_order() -> None:

@@ -3,9 +3,14 @@
 """The planner chooses the performance options that the engine allows and that pay off."""
 
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
+from seatrial.catalog.catalog import Catalog
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.registry import plan_findings
@@ -25,6 +30,7 @@ from seatrial.planning.options import (
 from seatrial.planning.plan import Origin
 from seatrial.planning.plan_record import layout_digest
 from seatrial.reports.plan_phrases import option_words
+from seatrial.spec.model import Architecture
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.performance import (
     CudaGraphs,
@@ -242,6 +248,47 @@ def test_a_chooser_answers_for_each_layout() -> None:
     assert not chosen(four, Sharding.NONE).parameter_overlap
 
 
+SIZES = (1, 2, 3, 4, 16, 64)
+PRESETS = ("llama3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b", "qwen3-30b-a3b")
+GPUS = (("", ""), ("h100-80gb", "Hopper"), ("b200", "Blackwell"), ("gb200", "Blackwell"))
+GIVEN = ("", "token_dispatcher: hybridep", "shared_expert_overlap: true", "gradient_overlap: false")
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(
+    model=st.sampled_from([Catalog().model(name).architecture for name in PRESETS]),
+    performance=st.sampled_from(GIVEN),
+    gpu=st.sampled_from(GPUS),
+    domain=st.sampled_from([0, 1, 4, 8, 72]),
+    degrees=st.tuples(*[st.sampled_from(SIZES)] * 7),
+    sequence_parallel=st.booleans(),
+    sharding=st.sampled_from(Sharding),
+    recompute=st.sampled_from([each for each in Recompute if each is not Recompute.AUTO]),
+)
+def test_layouts_that_a_chooser_treats_alike_have_the_same_options(
+    model: Architecture,
+    performance: str,
+    gpu: tuple[str, str],
+    domain: int,
+    degrees: tuple[int, ...],
+    sequence_parallel: bool,
+    sharding: Sharding,
+    recompute: Recompute,
+) -> None:
+    spec = loaded(f"performance={{{performance}}}").spec
+    chooser = OptionChooser(spec, model, OPTIONS, *gpu, domain)
+    # Layouts that differ in one degree, so that a rule on that degree alone decides.
+    for place, size in product(range(len(degrees)), SIZES):
+        layout = Layout(*degrees[:place], size, *degrees[place + 1 :])
+        settings: Any = {
+            "sequence_parallel": sequence_parallel,
+            "sharding": sharding,
+            "recompute": recompute,
+        }
+        expected = choose_options(chooser.case(layout, **settings), OPTIONS)
+        assert chooser.options(layout, **settings) == expected
+
+
 FOUNDRY = (
     *("engine.name=llm-foundry", "model.preset=mpt-7b", "parallelism.tp_size=1"),
     *("parallelism.sharding=fsdp", "parallelism.recompute=full"),
@@ -281,6 +328,7 @@ def test_options_in_words() -> None:
         "50% of the optimizer on the host",
         "activations of 4 layers on the host",
     ]
+    assert Options(activation_offload=1).words() == ["activations of 1 layer on the host"]
     assert NO_OPTIONS.words() == []
 
 

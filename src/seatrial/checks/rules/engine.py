@@ -43,10 +43,14 @@ def _checked(situation: Situation, problem: RunProblem) -> Checked:
 
 def of_engine(situation: Situation) -> Iterator[Checked]:
     """Report settings that the engine would reject or ignore."""
-    name = situation.plan.machines.accelerator
+    machines = situation.plan.machines
+    name = machines.accelerator
     generation = situation.catalog.accelerator(name).architecture if name else ""
+    domain = situation.catalog.node_type(machines.node_type).linked_gpus(
+        machines.processes_per_node
+    )
     engine = ENGINES[situation.spec.engine.name]
-    for problem in engine.run_problems(situation.plan, generation):
+    for problem in engine.run_problems(situation.plan, generation, domain):
         yield _checked(situation, problem)
 
 

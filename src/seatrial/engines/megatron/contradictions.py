@@ -79,6 +79,11 @@ def _narrow(passed: Passed) -> bool:
     return passed.plan.spec.training.precision in NARROW
 
 
+def _delays_in_graphs(passed: Passed) -> bool:
+    """True if a graph contains weight gradients that are reduced while others are computed."""
+    return "attn" in passed.words("cuda-graph-modules") and passed.on("overlap-grad-reduce")
+
+
 def _always(_: Passed) -> bool:
     return True
 
@@ -295,6 +300,26 @@ CONTRADICTIONS = (
             "performance.expert_overlap=true",
         )
         for name in ("delay-wgrad-compute", "ep-overlap-early-attn-memory-release")
+    ),
+    Contradiction(
+        "delay-wgrad-compute",
+        lambda p: (
+            _delays_in_graphs(p) and (p.on("add-qkv-bias") or not p.on("disable-bias-linear"))
+        ),
+        "graphs of attention with biases cannot delay weight gradients (delay-wgrad-compute).",
+        "performance.cuda_graphs=none",
+    ),
+    Contradiction(
+        "delay-wgrad-compute",
+        lambda p: _delays_in_graphs(p) and p.on("no-gradient-accumulation-fusion"),
+        "graphs can delay weight gradients (delay-wgrad-compute) only with fused gradient "
+        "accumulation.",
+        "performance.fused_layers=true",
+    ),
+    Contradiction(
+        "delay-wgrad-compute",
+        lambda p: p.word("transformer-impl") == "local",
+        "only Transformer Engine's layers can delay weight gradients (delay-wgrad-compute).",
     ),
     Contradiction(
         "overlap-p2p-communication-warmup-flush",

@@ -28,7 +28,7 @@ from seatrial.engines.megatron.optimizer_flags import (
 )
 from seatrial.engines.megatron.parser_options import VERSION
 from seatrial.engines.megatron.passthrough_options import MODELLED, option_problems
-from seatrial.engines.megatron.performance_flags import not_on_cpu
+from seatrial.engines.megatron.performance_flags import hybrid_ep_environment, not_on_cpu
 from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.megatron.trial import (
@@ -101,9 +101,10 @@ def engine_environment(plan: Plan) -> dict[str, str]:
     """Return the environment variables without which the engine rejects or changes the plan.
 
     Tensor and context parallelism need one connection, so that communication is issued in order.
-    FSDP needs more than one (`megatron/training/arguments.py`, validate_args).
+    FSDP needs more than one (`megatron/training/arguments.py`, validate_args). HybridEP does not
+    find out by itself which ranks NVLink connects.
     """
-    wanted = {}
+    wanted = hybrid_ep_environment(plan)
     if plan.sharding is Sharding.FSDP:
         wanted["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
     elif plan.layout.tp_size > 1 or plan.layout.cp_size > 1:
@@ -231,9 +232,9 @@ class MegatronEngine(Engine):
         # An unsupported plan has no arguments to check.
         return found or _hyphens_in_lists(plan)
 
-    def run_problems(self, plan: Plan, generation: str) -> list[RunProblem]:
+    def run_problems(self, plan: Plan, generation: str, domain: int) -> list[RunProblem]:
         """Return the settings that its own validation or Transformer Engine would reject."""
-        return run_problems(plan, generation)
+        return run_problems(plan, generation, domain)
 
     def growing_decay_option(self, options: Mapping[str, OptionValue]) -> str:
         """Return the option whose growth OptimizerParamScheduler compares with a checkpoint's."""

@@ -161,6 +161,23 @@ PERFORMANCE_FLAGS = (
 """The flags of the performance section."""
 
 
+def hybrid_ep_environment(plan: Plan) -> dict[str, str]:
+    """Return the variables in which HybridEP reads the NVLink domains; empty without it.
+
+    A domain is a node: pods do not get NVLink between nodes. The names are those of Megatron-Bridge
+    (scripts/performance/utils/utils.py@067f987d).
+    """
+    if plan.spec.performance.token_dispatcher is not TokenDispatcher.HYBRIDEP:
+        return {}
+    domain = plan.machines.processes_per_node
+    ranks = min(plan.layout.ep_size * plan.layout.etp_size, domain)
+    return {
+        "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": str(ranks),
+        "NVLINK_DOMAIN_SIZE": str(domain),
+        "USE_MNNVL": "0",
+    }
+
+
 ON_CPU: Arguments = {
     "tp-comm-overlap": None,
     "overlap-moe-expert-parallel-comm": None,

@@ -125,6 +125,20 @@ def _moves_buffers(case: OptionCase) -> bool:
     return "expandable_segments:True" in env.get(SEGMENTS, "") and env.get(REGISTER) != "0"
 
 
+MULTINODE = "HYBRID_EP_MULTINODE"
+"""The variable with which HybridEP is built to connect several NVLink domains (setup.py in
+deepseek-ai/DeepEP, branch hybrid-ep)."""
+
+
+def _leaves_hybrid_domain(case: OptionCase) -> bool:
+    """True if HybridEP must connect NVLink domains, which most builds of it cannot."""
+    return (
+        case.options.token_dispatcher is TokenDispatcher.HYBRIDEP
+        and 0 < case.domain < case.layout.ep_size * case.layout.etp_size
+        and case.spec.cluster.env.get(MULTINODE) != "1"
+    )
+
+
 OPTIONS = (
     EngineOption(
         "gradient_overlap",
@@ -212,6 +226,14 @@ OPTIONS = (
                 ),
                 "DeepEP does not support GB200 and GB300.",
                 "performance.token_dispatcher=hybridep",
+                clashes=True,
+            ),
+            OptionRule(
+                _leaves_hybrid_domain,
+                "the experts of a layer are in several NVLink domains, and HybridEP connects these "
+                f"only if it was built with {MULTINODE}=1. If your image's was, set "
+                f"cluster.env.{MULTINODE}.",
+                "performance.token_dispatcher=alltoall",
                 clashes=True,
             ),
         ),

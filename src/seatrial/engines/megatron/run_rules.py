@@ -26,13 +26,13 @@ ATTENTION = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
 """Variables that Megatron sets and asserts for its attention backend (transformer_config)."""
 
 
-def run_problems(plan: Plan, generation: str) -> list[RunProblem]:
+def run_problems(plan: Plan, generation: str, domain: int) -> list[RunProblem]:
     """Return the settings that Megatron's own validation or Transformer Engine would reject."""
     return [
         *_connections(plan, generation),
         *_attention(plan),
         *_options(plan),
-        *_performance(plan, generation),
+        *_performance(plan, generation, domain),
         *_batch_schedule(plan),
         *_widths(plan),
     ]
@@ -96,7 +96,7 @@ def _options(plan: Plan) -> Iterator[RunProblem]:
     yield from _of_experts(plan)
 
 
-def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
+def _performance(plan: Plan, generation: str, domain: int) -> Iterator[RunProblem]:
     """Check the performance options in the spec; the planner's are allowed."""
     case = OptionCase(
         plan.spec,
@@ -107,7 +107,7 @@ def _performance(plan: Plan, generation: str) -> Iterator[RunProblem]:
         plan.recompute,
         plan.machines.accelerator,
         generation,
-        domain=0,
+        domain,
         options=given_options(plan.spec),
     )
     for option in OPTIONS:

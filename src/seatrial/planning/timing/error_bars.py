@@ -13,8 +13,9 @@ from pydantic_core import to_jsonable_python
 
 from seatrial.hashing import digest
 from seatrial.planning.engine_limits import EngineLimits
+from seatrial.planning.options import Options
 from seatrial.planning.timing.constants import TimingConstants, table
-from seatrial.planning.timing.option_effects import differing
+from seatrial.planning.timing.option_effects import fitted_options, without_data
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
@@ -101,18 +102,26 @@ def _nearer(error: float, nine_of_ten: float) -> tuple[float, float]:
 def _with_options(
     error: StepTimeError, workload: Workload, constants: TimingConstants
 ) -> StepTimeError:
-    """Return the error, with the whole change due to options that the fitted runs did not have."""
-    names = differing(workload)
-    if not names:
+    """Return the error, with the whole change due to options whose effect no fitted run shows."""
+    names, options = without_data(workload), workload.options
+    if not names or options is None:
         return error
+    fitted = fitted_options(workload)
+    known = replace(options, **{name: getattr(fitted, name) for name in names})
     time = step_time(workload, constants).total
-    fitted = step_time(replace(workload, options=None), constants).total
-    change = abs(time - fitted) / time
+    change = abs(time - step_time(replace(workload, options=known), constants).total) / time
     if change < NEGLIGIBLE:
         return error
-    options = ", ".join(name.replace("_", " ") for name in names)
-    words = f"{options} as in no fitted run, which is {100 * change:.1f} % of the time"
+    listed = " and ".join(_in_words(name, options) for name in names)
+    words = f"{listed}, whose effect of {100 * change:.1f} % no published run shows"
     return StepTimeError(error.median + change, error.nine_of_ten + change, (*error.beyond, words))
+
+
+def _in_words(name: str, options: Options) -> str:
+    """Return the value of an option: `fused loss off`, `activations of 4 layers on the host`."""
+    if options.is_on(name):
+        return options.in_words(name)
+    return f"{name.replace('_', ' ')} off"
 
 
 def time_error(

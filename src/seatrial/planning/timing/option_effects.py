@@ -3,23 +3,25 @@
 """The effect of performance options on the step time.
 
 The constants were fitted to tuned runs (NVIDIA's recipes), so they already contain the options of
-those runs (`fitted_options`). An option that differs from them changes the constants. No published
-pair of runs measures most of these changes: some are counted (kernels, bytes), some assumed. The
-error bar therefore covers the whole difference to the fitted options (`timing/error_bars.py`).
+those runs (`fitted_options`). An option that differs from them changes the constants. Published
+runs with known options measure few of these changes (`backtest/option_fit.py`). Others are counted
+(kernels, bytes) or assumed, and the error bar covers them whole (`timing/error_bars.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.constants import constants as memory_constants
 from seatrial.planning.options import NAMES, Options
+from seatrial.planning.timing.constants import GENERATIONS, generation
 from seatrial.planning.timing.matrix_products import layer_products
 from seatrial.planning.timing.optimizer_update import ADAM_BYTES, update_bytes
 from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.traffic import StageCounts, rank_parameters
 from seatrial.planning.workload import Workload
 from seatrial.spec.performance import CudaGraphs, MomentPrecision, TokenDispatcher
+from seatrial.spec.training import Precision
 
 UNHIDDEN = 0.8
 """Fraction of a link's data-sheet rate that a collective reaches at most. A fitted fraction above
@@ -31,8 +33,22 @@ ROUTER_KERNELS = 41
 docs/discussions, DeepSeek-V3 on GB200)."""
 EXPERT_KERNELS = 3
 """Kernels of an expert that is not grouped with the others: two products and an activation."""
-DENSE_GRAPHED, MOE_GRAPHED = 0.9, 0.5
-"""Fraction of a layer's kernels in a graph. The experts are outside it."""
+DENSE_GRAPHED = 0.9
+"""Fraction of a dense layer's kernels in a graph; assumed."""
+EXPERT_GRAPHS: Mapping[CudaGraphs, Mapping[str, float]] = {
+    CudaGraphs.NONE: {},
+    CudaGraphs.LAYERS: {"moe_launch": 0.99},
+    CudaGraphs.STEP: {
+        "moe_launch": 0.54,
+        "expert_launch": 0.46,
+        "expert_matrix": 1.70,
+        "expert_network": 0.91,
+        "routing": 1.13,
+    },
+}
+"""Factors on the constants of layers with experts, relative to runs without graphs; fitted
+(`python -m backtest.option_fit`). Published runs with a graph of the whole step also have fused
+kernels for experts, which a run of Seatrial's has not: no row tells the two apart."""
 OVERLAPPED_EXCHANGE = 0.37
 """Fraction of the exchange with experts that overlaps with compute: 36.55 % in a profile of
 Qwen3-30B-A3B on 16 H100 (Megatron-Bridge@067f987d, skill on communication overlap)."""
@@ -46,8 +62,13 @@ HALF_MOMENT_BYTES = 8
 HOST_UPDATE = 50e9
 """Bytes/s at which the host updates the optimizer state of one GPU; assumed. The update, not the
 transfer, takes most of the time (Megatron-Bridge@067f987d docs/training/cpu-offloading.md)."""
-HOST_LINK = 25e9
-"""Bytes/s that one GPU reaches to the host's memory: PCIe 4.0, 16 lanes."""
+HOST_LINKS = {"ampere": 25e9, "hopper": 50e9, "blackwell": 50e9}
+"""Bytes/s that one GPU reaches to the host's memory: PCIe 4.0 and 5.0, 16 lanes."""
+GRACE_LINK = 225e9
+"""As `HOST_LINKS`, for GB200 and GB300: the 900 GB/s in both directions of NVLink-C2C, for two
+GPUs."""
+WHOLE_STEPS = ("b300", "gb200", "gb300")
+"""GPUs whose newest published runs with experts in mxfp8 record the whole step."""
 
 
 def fitted_options(workload: Workload) -> Options:
@@ -55,24 +76,45 @@ def fitted_options(workload: Workload) -> Options:
 
     Of 306 performance recipes in Megatron-Bridge@067f987d: overlap of gradients in 296 and of
     parameters in 291, fused loss in 290, grouped experts in all with experts. Tensor overlap in
-    most without experts; graphs in most with experts, on Blackwell; DeepEP or HybridEP in 150 of
-    195 with experts, on Blackwell in most.
+    most without experts. The others are those that most labelled rows with the same constants have
+    (`python -m backtest.option_labels` counts them).
     """
     layout, moe = workload.layout, workload.model.moe
     newer = workload.hardware.accelerator.startswith(("b", "gb"))
     flex = moe is not None and layout.ep_size > 1 and newer
+    whole = (
+        moe is not None
+        and workload.hardware.accelerator.startswith(WHOLE_STEPS)
+        and workload.precision in (Precision.MXFP8, Precision.NVFP4)
+    )
+    graphs = CudaGraphs.LAYERS if moe is not None and newer else CudaGraphs.NONE
     return Options(
         gradient_overlap=True,
         parameter_overlap=True,
         tensor_overlap=moe is None,
         pipeline_overlap=True,
+        expert_overlap=whole and layout.ep_size > 1,
         grouped_experts=True,
         fused_routing=True,
         fused_loss=True,
         fused_layers=True,
         token_dispatcher=TokenDispatcher.HYBRIDEP if flex else TokenDispatcher.ALLTOALL,
-        cuda_graphs=CudaGraphs.LAYERS if moe is not None and newer else CudaGraphs.NONE,
+        cuda_graphs=CudaGraphs.STEP if whole else graphs,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A workload with options other than those of the fitted runs."""
+
+    workload: Workload
+    options: Options
+    fitted: Options
+
+
+def never(_: Workload) -> bool:
+    """Return False: no published row determines the size of an effect."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +124,12 @@ class Effect:
     option: str
     applies: Callable[[Workload], bool]
     """True if the option matters for a workload."""
-    rates: Callable[[Rates, Workload, Options], Rates]
+    rates: Callable[[Rates, Switch], Rates]
     """Return the changed constants."""
     source: str
     """Where the size of the change is from."""
+    is_fitted: Callable[[Workload], bool] = never
+    """True if published rows with known options determine the size for a workload."""
 
 
 def _replicated(workload: Workload) -> bool:
@@ -104,9 +148,9 @@ def _always(_: Workload) -> bool:
     return True
 
 
-def _tensor(rates: Rates, _: Workload, options: Options) -> Rates:
+def _tensor(rates: Rates, switch: Switch) -> Rates:
     """Without overlap, collectives reach no more than the link does; with it, about twice that."""
-    if options.tensor_overlap:
+    if switch.options.tensor_overlap:
         return replace(
             rates,
             tensor_link=max(rates.tensor_link, 2 * UNHIDDEN),
@@ -119,13 +163,13 @@ def _tensor(rates: Rates, _: Workload, options: Options) -> Rates:
     )
 
 
-def _gather(rates: Rates, workload: Workload, _: Options) -> Rates:
+def _gather(rates: Rates, switch: Switch) -> Rates:
     """Without overlap, and with experts, the engine gathers all weights twice.
 
     Each of its two optimizers synchronizes all buckets (Mixtral 8x7B, counted with a trace of
     megatron-core 0.19.2).
     """
-    return replace(rates, gather_overlap=-1.0 if workload.model.moe is not None else 0.0)
+    return replace(rates, gather_overlap=-1.0 if switch.workload.model.moe is not None else 0.0)
 
 
 def _hide_exchange(rates: Rates, hidden: float) -> Rates:
@@ -138,8 +182,15 @@ def _hide_exchange(rates: Rates, hidden: float) -> Rates:
     )
 
 
-def _shared(rates: Rates, workload: Workload, _: Options) -> Rates:
+def _expert_overlap(rates: Rates, switch: Switch) -> Rates:
+    if switch.options.expert_overlap:
+        return _hide_exchange(rates, OVERLAPPED_EXCHANGE)
+    return _hide_exchange(rates, 1 - 1 / (1 - OVERLAPPED_EXCHANGE))
+
+
+def _shared(rates: Rates, switch: Switch) -> Rates:
     """The exchange overlaps with the shared experts, which take a part of its time."""
+    workload = switch.workload
     moe, layout, hardware = workload.model.moe, workload.layout, workload.hardware
     if moe is None:
         return rates
@@ -156,36 +207,47 @@ def _shared(rates: Rates, workload: Workload, _: Options) -> Rates:
     return _hide_exchange(rates, min(0.5, shared / (2 * sent / speed)))
 
 
-def _dispatcher(rates: Rates, workload: Workload, options: Options) -> Rates:
-    """DeepEP sends a token once to each node with one of its experts, instead of once per expert.
+def sent_fewer(workload: Workload) -> float:
+    """Return by which factor DeepEP reduces the traffic of experts between nodes.
 
-    With `n` nodes and `k` experts per token, that is n (1 - (1 - 1/n)^k) times on average.
+    It sends a token once to each node with one of its experts, instead of once per expert. With `n`
+    nodes and `k` experts per token, that is n (1 - (1 - 1/n)^k) times on average.
     """
     moe, layout = workload.model.moe, workload.layout
     if moe is None:
-        return rates
+        return 1.0
     nodes = max(1.0, layout.ep_size * layout.etp_size / workload.hardware.link_domain_gpus)
-    sent = nodes * (1 - (1 - 1 / nodes) ** moe.top_k)
-    fewer = moe.top_k / sent
-    if options.token_dispatcher in (TokenDispatcher.ALLTOALL, TokenDispatcher.ALLGATHER):
+    return moe.top_k / (nodes * (1 - (1 - 1 / nodes) ** moe.top_k))
+
+
+def _dispatcher(rates: Rates, switch: Switch) -> Rates:
+    fewer = sent_fewer(switch.workload)
+    if switch.options.token_dispatcher in (TokenDispatcher.ALLTOALL, TokenDispatcher.ALLGATHER):
         fewer = 1 / fewer
     return replace(rates, expert_network=rates.expert_network * fewer)
 
 
-def _graphs(rates: Rates, workload: Workload, options: Options) -> Rates:
+def _graphs(rates: Rates, switch: Switch) -> Rates:
     """Kernels in a graph start without the host."""
-    kept = 1 - (DENSE_GRAPHED if workload.model.moe is None else MOE_GRAPHED)
-    change = 1 / kept if options.cuda_graphs is CudaGraphs.NONE else kept
-    if workload.model.moe is None:
+    now, before = switch.options.cuda_graphs, switch.fitted.cuda_graphs
+    if switch.workload.model.moe is None:
+        kept = 1 - DENSE_GRAPHED
+        change = 1 / kept if now is CudaGraphs.NONE else 1.0
+        change *= kept if before is CudaGraphs.NONE else 1.0
         return replace(rates, launch=rates.launch * change)
-    return replace(rates, moe_launch=rates.moe_launch * change)
+    with_graphs, without = EXPERT_GRAPHS[now], EXPERT_GRAPHS[before]
+    changed = {
+        name: getattr(rates, name) * with_graphs.get(name, 1.0) / without.get(name, 1.0)
+        for name in {**with_graphs, **without}
+    }
+    return replace(rates, **changed)
 
 
 EFFECTS = (
     Effect(
         "gradient_overlap",
         _replicated,
-        lambda rates, _, __: replace(rates, data_overlap=0.0),
+        lambda rates, _: replace(rates, data_overlap=0.0),
         "exact: nothing is hidden",
     ),
     Effect("parameter_overlap", _replicated, _gather, "exact; twice with experts, counted"),
@@ -198,21 +260,16 @@ EFFECTS = (
     Effect(
         "pipeline_overlap",
         lambda workload: workload.layout.vp_size > 1,
-        lambda rates, _, __: replace(rates, transfer_overlap=0.0),
+        lambda rates, _: replace(rates, transfer_overlap=0.0),
         "exact: nothing is hidden",
     ),
-    Effect(
-        "expert_overlap",
-        _exchanges,
-        lambda rates, _, __: _hide_exchange(rates, OVERLAPPED_EXCHANGE),
-        "one profile: 36.55 % hidden",
-    ),
+    Effect("expert_overlap", _exchanges, _expert_overlap, "one profile: 36.55 % hidden"),
     Effect("shared_expert_overlap", _exchanges, _shared, "computed: the shared experts' time"),
     Effect("token_dispatcher", _exchanges, _dispatcher, "computed: copies of a token per node"),
     Effect(
         "grouped_experts",
         _has_experts,
-        lambda rates, _, __: replace(
+        lambda rates, _: replace(
             rates, expert_launch=rates.expert_launch + EXPERT_KERNELS * KERNEL
         ),
         "counted kernels",
@@ -220,7 +277,7 @@ EFFECTS = (
     Effect(
         "fused_routing",
         _has_experts,
-        lambda rates, _, __: replace(
+        lambda rates, _: replace(
             rates, moe_launch=rates.moe_launch + ROUTER_KERNELS * KERNEL / rates.launch
         ),
         "counted kernels",
@@ -228,24 +285,30 @@ EFFECTS = (
     Effect(
         "fused_loss",
         _always,
-        lambda rates, _, __: replace(rates, loss=rates.loss / UNFUSED_LOSS),
+        lambda rates, _: replace(rates, loss=rates.loss / UNFUSED_LOSS),
         "counted bytes",
     ),
     Effect(
         "fused_layers",
         _always,
-        lambda rates, _, __: replace(rates, elementwise=rates.elementwise / UNFUSED_LAYERS),
+        lambda rates, _: replace(rates, elementwise=rates.elementwise / UNFUSED_LAYERS),
         "assumed bytes",
     ),
-    Effect("cuda_graphs", _always, _graphs, "assumed share of the kernels"),
+    Effect(
+        "cuda_graphs",
+        _always,
+        _graphs,
+        "with experts fitted; without, assumed share of the kernels",
+        is_fitted=_has_experts,
+    ),
     Effect(
         "moments",
         _always,
-        lambda rates, _, options: (
+        lambda rates, switch: (
             replace(
                 rates, optimizer=rates.optimizer * ADAM_BYTES / (ADAM_BYTES - HALF_MOMENT_BYTES)
             )
-            if options.moments is MomentPrecision.BF16
+            if switch.options.moments is MomentPrecision.BF16
             else rates
         ),
         "counted bytes",
@@ -254,12 +317,12 @@ EFFECTS = (
 """The effects on constants; those of offloading are seconds (`host_seconds`)."""
 
 
-def differing(workload: Workload) -> tuple[str, ...]:
+def differing(workload: Workload, fitted: Options | None = None) -> tuple[str, ...]:
     """Return the options that matter for a workload and differ from those of the fitted runs."""
     options = workload.options
     if options is None:
         return ()
-    fitted = fitted_options(workload)
+    fitted = fitted or fitted_options(workload)
     matter = {effect.option for effect in EFFECTS if effect.applies(workload)}
     matter |= {"optimizer_offload", "activation_offload"}
     return tuple(
@@ -269,33 +332,53 @@ def differing(workload: Workload) -> tuple[str, ...]:
     )
 
 
+def without_data(workload: Workload, fitted: Options | None = None) -> tuple[str, ...]:
+    """Return those of the differing options whose effect no published row determines."""
+    known = {effect.option for effect in EFFECTS if effect.is_fitted(workload)}
+    return tuple(name for name in differing(workload, fitted) if name not in known)
+
+
 def _kind(value: object) -> object:
     """Return the value, with dispatchers that send the same amounts as one."""
     return TokenDispatcher.DEEPEP if value is TokenDispatcher.HYBRIDEP else value
 
 
-def with_options(rates: Rates, workload: Workload) -> Rates:
-    """Return the constants for the options of a workload."""
+def with_options(rates: Rates, workload: Workload, fitted: Options | None = None) -> Rates:
+    """Return the constants for the options of a workload.
+
+    `fitted` are the options of the runs that were fitted, if they are not `fitted_options`.
+    """
     options = workload.options
     if options is None:
         return rates
-    names = differing(workload)
+    switch = Switch(workload, options, fitted or fitted_options(workload))
+    names = differing(workload, switch.fitted)
     for effect in EFFECTS:
         if effect.option in names:
-            rates = effect.rates(rates, workload, options)
+            rates = effect.rates(rates, switch)
     return rates
 
 
-def host_seconds(workload: Workload, counts: StageCounts) -> float:
-    """Return the seconds per step that offloading to the host adds."""
-    options, seconds = workload.options, 0.0
-    if options is None:
-        return seconds
-    if options.optimizer_offload:
-        bytes_moved = update_bytes(workload, rank_parameters(workload, counts))
-        seconds += options.optimizer_offload * bytes_moved / HOST_UPDATE
-    if options.activation_offload:
-        layer = layer_activations(workload, memory_constants(workload.stack))
-        moved = 2 * options.activation_offload * max(layer.kept, layer.kept_expert)
-        seconds += workload.micro_batches * moved / HOST_LINK
-    return seconds
+def host_update_seconds(workload: Workload, counts: StageCounts) -> float:
+    """Return the seconds per step in which the host updates its part of the optimizer state."""
+    if workload.options is None or not workload.options.optimizer_offload:
+        return 0.0
+    bytes_moved = update_bytes(workload, rank_parameters(workload, counts))
+    return workload.options.optimizer_offload * bytes_moved / HOST_UPDATE
+
+
+def host_transfer_seconds(workload: Workload) -> float:
+    """Return the seconds per step in which activations are sent to the host and back.
+
+    The engine sends them while it computes other layers, so a step is longer only if this takes
+    longer than the computation.
+    """
+    if workload.options is None or not workload.options.activation_offload:
+        return 0.0
+    accelerator = workload.hardware.accelerator
+    link = HOST_LINKS[GENERATIONS[generation(accelerator)]]
+    layer = layer_activations(workload, memory_constants(workload.stack))
+    moved = workload.options.activation_offload * max(layer.kept, layer.kept_expert)
+    if accelerator.startswith("gb"):
+        link = GRACE_LINK
+    return 2 * workload.micro_batches * moved / link

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 from seatrial.planning.timing.breakdown import StepTime, TimePart
 from seatrial.planning.timing.constants import TimingConstants
-from seatrial.planning.timing.option_effects import host_seconds, with_options
+from seatrial.planning.timing.option_effects import (
+    host_transfer_seconds,
+    host_update_seconds,
+    with_options,
+)
 from seatrial.planning.timing.quantities import (
     LayerQuantities,
     Pipeline,
@@ -229,7 +233,9 @@ class StepTimer:
         sizes = step_quantities(workload, known.layer, counts)
         parts = part_times(sizes, known.times, rates)
         if workload.options is not None:
-            parts[TimePart.OPTIMIZER] += host_seconds(workload, counts)
+            computed = parts[TimePart.COMPUTE] + parts[TimePart.ATTENTION]
+            parts[TimePart.OPTIMIZER] += host_update_seconds(workload, counts)
+            parts[TimePart.OTHER] += longer(computed, host_transfer_seconds(workload)) - computed
         if scale != 1.0:
             parts = {part: scale * seconds for part, seconds in parts.items()}
         transfer = transfer_time(sizes.pipeline, rates)

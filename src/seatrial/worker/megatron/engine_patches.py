@@ -7,15 +7,10 @@ A test fails if one of them no longer exists. Other code for CPU is in `cpu/`: t
 the parts of the engine that these modules rely on.
 """
 
-import re
-import sys
-import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -115,34 +110,6 @@ def _with_empty_states(original: Callable[..., Any]) -> Callable[..., Any]:
     return states
 
 
-def _with_rearrange(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the module of a function what it uses of einops, unless the package is installed."""
-    if find_spec("einops") is None:
-        module: Any = sys.modules[original.__module__]
-        module.einops, module.HAVE_EINOPS = types.SimpleNamespace(rearrange=rearrange), True
-    return original
-
-
-def rearrange(tensor: torch.Tensor, pattern: str, **sizes: int) -> torch.Tensor:
-    """Split, reorder and merge the axes of a tensor, such as `(dp tp) -> tp dp`.
-
-    In each pair of parentheses on the left, at most one axis may have no size.
-    """
-    left, right = (_axes(side) for side in pattern.split("->"))
-    for group, length in zip(left, tensor.shape, strict=True):
-        known = prod(sizes.get(name, 1) for name in group)
-        sizes |= {name: length // known for name in group if name not in sizes}
-    names = list(chain.from_iterable(left))
-    split = tensor.reshape([sizes[name] for name in names])
-    ordered = split.permute([names.index(name) for name in chain.from_iterable(right)])
-    return ordered.reshape([prod(sizes[name] for name in group) for group in right])
-
-
-def _axes(side: str) -> list[list[str]]:
-    """Return the groups of names on one side of a pattern."""
-    return [word.strip("()").split() for word in re.findall(r"\([^)]*\)|\S+", side)]
-
-
 def _cpu_layers() -> Any:
     # Import late: this loads the engine.
     return import_module("seatrial.worker.megatron.cpu.layers")
@@ -210,12 +177,6 @@ ON_CPU = (
         "mtp_block_spec",
         "The engine's --spec does not apply to the layers for multi-token prediction.",
         _prediction_spec,
-    ),
-    Patch(
-        "megatron.core.distributed.fsdp.mcore_fsdp_adapter",
-        "_get_dp_tp_mesh",
-        "FSDP arranges its ranks with einops, which a host without a GPU need not have.",
-        _with_rearrange,
     ),
     Patch("torch.cuda.random", "get_rng_state", "The CPU's state is used.", _cpu_state),
     Patch("torch.cuda.random", "set_rng_state", "The CPU's state is used.", _set_cpu_state),
