@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.planning.length import BatchPhase
 from seatrial.planning.memory.breakdown import Memory, MemoryFit, StageMemory
 from seatrial.planning.plan import Plan
 from seatrial.planning.planner import PlannedRun, plan_run
@@ -66,7 +67,7 @@ class MadeUpChooser(LayoutChooser):
         self.constants = constants
         self.chosen = chosen
 
-    def price(self, plan: Plan) -> Priced | None:
+    def price(self, plan: Plan, phase: BatchPhase | None = None) -> Priced | None:
         return self.chosen
 
 
