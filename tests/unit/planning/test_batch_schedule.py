@@ -247,3 +247,21 @@ def test_llm_foundry_refuses_a_schedule() -> None:
     plan = resolved(*foundry, "parallelism=null", "training.micro_batch_size=1")
     fields = [problem.field for problem in ENGINES["llm-foundry"].plan_problems(plan)]
     assert "training.batch_schedule" in fields
+
+
+@pytest.mark.parametrize(
+    ("graphs", "layout", "refused"),
+    [
+        ("layers", (), False),
+        ("layers", ("parallelism.pp_size=2",), True),
+        ("step", (), True),
+        ("none", ("parallelism.pp_size=2",), False),
+    ],
+)
+def test_graphs_of_a_fixed_number_of_micro_batches_are_refused(
+    graphs: str, layout: tuple[str, ...], refused: bool
+) -> None:
+    plan = resolved(SCHEDULE, f"performance.cuda_graphs={graphs}", *layout)
+    found = ENGINES["megatron"].run_problems(plan, "Ampere")
+    reasons = [problem.rule for problem in found if "training.batch_schedule" in problem.rule]
+    assert len(reasons) == refused
