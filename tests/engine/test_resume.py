@@ -116,6 +116,7 @@ SIZES = [4] * SAVE_AT + [8] * (GROWS_AT - SAVE_AT) + [16] * (STEPS - GROWS_AT)
 TOKENS = [64 * sum(SIZES[:step]) for step in (SAVE_AT, GROWS_AT)]
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_no_trace_while_the_batch_grows(tmp_path: Path, figure: Figure) -> None:
     model: Arguments = {
         **KILLED,

@@ -40,6 +40,10 @@ def repaired(overrides: tuple[str, ...], code: str, catalog: Catalog) -> tuple[s
         (("name=7b_test",), SpecCode.CONTRADICTION),
         (("training.micro_batch_size=32", "parallelism.recompute=none"), PlanCode.NO_FIT),
         (("data.split=[0, 0, 0]",), SpecCode.CONTRADICTION),
+        (
+            ("training.batch_schedule=[{global_batch_size: 64, until_tokens: 900T}]",),
+            PlanCode.BATCH_SCHEDULE,
+        ),
     ],
 )
 def test_a_repair_leaves_no_error(overrides: tuple[str, ...], code: str, catalog: Catalog) -> None:

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.catalog.catalog import Catalog
+from seatrial.checkpoints.setup import Versions
 from seatrial.codes.planning import PlanCode
 from seatrial.codes.spec import SpecCode
+from seatrial.engines.megatron.checkpoints import setup_from_arguments
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import FindingsError
 from seatrial.planning.length import batch_phases, first_step_from, samples_after, steps_within
@@ -247,3 +249,32 @@ def test_llm_foundry_refuses_a_schedule() -> None:
     plan = resolved(*foundry, "parallelism=null", "training.micro_batch_size=1")
     fields = [problem.field for problem in ENGINES["llm-foundry"].plan_problems(plan)]
     assert "training.batch_schedule" in fields
+
+
+@pytest.mark.parametrize(
+    ("graphs", "layout", "refused"),
+    [
+        ("layers", (), False),
+        ("layers", ("parallelism.pp_size=2",), True),
+        ("step", (), True),
+        ("none", ("parallelism.pp_size=2",), False),
+    ],
+)
+def test_graphs_of_a_fixed_number_of_micro_batches_are_refused(
+    graphs: str, layout: tuple[str, ...], refused: bool
+) -> None:
+    plan = resolved(SCHEDULE, f"performance.cuda_graphs={graphs}", *layout)
+    found = ENGINES["megatron"].run_problems(plan, "Ampere")
+    reasons = [problem.rule for problem in found if "training.batch_schedule" in problem.rule]
+    assert len(reasons) == refused
+
+
+def test_a_checkpoint_states_the_last_batch_size_and_the_schedule_in_samples() -> None:
+    plan = resolved(SCHEDULE)
+    # The engine's own argument is one micro-batch per rank.
+    given = flags(plan) | {"global-batch-size": 16}
+    setup = setup_from_arguments(given, Versions("", "", ""), plan.layout.world_size)
+    assert setup.global_batch_size == 1024
+    assert setup.data_order.train_samples == plan.length.samples
+    assert setup.schedule is not None
+    assert setup.schedule.warmup_samples == plan.schedule.warmup_samples

@@ -24,7 +24,8 @@ RULE = AnomalyRule(
     Severity.WARNING,
     f"The median time of the last {STEPS} steps is more than {percent(SLOWER - 1)} above the "
     f"baseline, the median of up to {USUAL} earlier steps. In addition, the lower quartile of the "
-    "last steps is above the upper quartile of the earlier steps. In a rehearsal on a CPU, the "
+    "last steps is above the upper quartile of the earlier steps. A change of the batch size "
+    "starts a new baseline. In a rehearsal on a CPU, the "
     "check uses the compute time of the slowest rank instead of the step time, without the time "
     "spent waiting for data, for other ranks or for a core. The check is off while ranks wait for "
     "a core more than 90 % of the time.",
