@@ -84,6 +84,15 @@ def test_both_come_to_the_same() -> None:
     assert planned.constants == SavedConstants(500000.0, 1.0, 0.0, 1e-6)
 
 
+def test_a_custom_layout_has_the_chunks_that_the_engine_derives() -> None:
+    sizes = {"pipeline-model-parallel-size": 2, "pipeline-model-parallel-layout": "Et|t|t|tL"}
+    saved = {name.replace("-", "_"): value for name, value in sizes.items()}
+    planned = setup_from_arguments({**FLAGS, **sizes}, VERSIONS, 4)
+    running = {**ARGUMENTS, **saved, "virtual_pipeline_model_parallel_size": 2}
+    assert planned.layout.vp_size == 2
+    assert planned == setup_from_arguments(running, VERSIONS, 4)
+
+
 def test_what_is_not_rotated_has_no_base() -> None:
     flags = {**FLAGS, "position-embedding-type": "learned_absolute", "use-rope-scaling": True}
     constants = setup_from_arguments(flags, VERSIONS, 4).constants

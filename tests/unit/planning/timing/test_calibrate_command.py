@@ -124,6 +124,7 @@ def test_a_start_that_says_little_is_not_taken_for_the_plans(spec: Path) -> None
         {"sharding": "fsdp"},
         {"first_stage_layers": 3},
         {"last_stage_layers": 3},
+        {"pipeline_layout": "Et|tL"},
     ],
 )
 def test_what_a_start_says_beyond_the_sizes_is_compared_too(
