@@ -26,6 +26,7 @@ from seatrial.monitoring.event_log import EventKind
 from seatrial.planning.layout import Layout
 from seatrial.rehearsal.parity import FP32_BAR, Parity, bar_of, compare
 from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, degree_words
+from seatrial.spec.parallelism import Sharding
 
 TIMEOUT = 240.0
 """Timeout in seconds for a training run that should take one minute."""
@@ -275,7 +276,12 @@ class Rehearsal:
         if straight.code:
             return self._result(DrillName.RESHARD, False, "the uninterrupted training failed", 0.0)
         moe = self.twin.plan.model.architecture.is_moe
-        other = other_layout(self.twin.plan.layout, moe, splits_model=self.engine.splits_model)
+        other = other_layout(
+            self.twin.plan.layout,
+            moe,
+            splits_model=self.engine.splits_model,
+            fsdp=self.twin.plan.sharding is Sharding.FSDP,
+        )
         arguments = self._resharded(other)
         outcome = self._train("resharded", arguments, DrillName.RESHARD, other.world_size)
         seconds += outcome.seconds
@@ -427,18 +433,23 @@ class Rehearsal:
         return Result(drill, ok, said, seconds, twin=self._degrees)
 
 
-def other_layout(layout: Layout, moe: bool = False, *, splits_model: bool = True) -> Layout:
+def other_layout(
+    layout: Layout, moe: bool = False, *, splits_model: bool = True, fsdp: bool = False
+) -> Layout:
     """Return a different layout for the same model, with 8 ranks or fewer.
 
     Megatron keeps a second optimizer for experts if ep is greater than 1 or if tp differs from the
     experts' tp. It cannot load a checkpoint with two optimizers into a run with one. Therefore a
-    mixture of experts keeps tp and ep, and changes its pipeline stages.
+    mixture of experts keeps tp and ep, and changes its pipeline stages. FSDP has no stages, and
+    names the states of all experts alike.
     """
     if not splits_model:
         # Use more ranks than the save: LLM Foundry cannot load a sharded checkpoint on one rank.
         return replace(layout, dp_size=2 * layout.dp_size)
     if layout.pp_size > 1:
         return replace(layout, pp_size=1)
+    if moe and fsdp:
+        return replace(layout, dp_size=1 if layout.dp_size > 1 else 2)
     if moe:
         split = replace(layout, pp_size=2)
         return split if split.world_size <= MAX_PROCESSES else replace(split, dp_size=1)

@@ -67,8 +67,11 @@ def healthy(draw: Random, number: int) -> Spec:
     if number >= CUSTOM_LAYOUTS:
         _add_custom_layout(draw, grid, parallelism, dimensions)
     training = _training(draw, grid, machine, dimensions)
-    if training["precision"] == "fp16" and parallelism["sharding"] == "fsdp":
-        training["precision"] = "bf16"
+    if parallelism["sharding"] == "fsdp":
+        if training["precision"] in ("fp16", "fp32"):
+            training["precision"] = "bf16"
+        if grid.pp > 1:
+            parallelism["sharding"] = "optimizer"
     return {
         "apiVersion": "seatrial.dev/v1alpha1",
         "name": f"draw-{number}",

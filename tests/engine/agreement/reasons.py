@@ -70,6 +70,8 @@ REASONS: dict[str, str] = {
         "fails in the first step."
     ),
     "ST-ENGINE-006": (
-        "The engine has no argument for this setting, and would train a different model."
+        "The engine has no argument for this setting, and would train a different model, or it "
+        "fails when it builds the model (FSDP with pipeline stages) or at the first save (FSDP in "
+        "fp32 with SwiGLU)."
     ),
 }

@@ -4,7 +4,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import (
@@ -42,8 +42,10 @@ from seatrial.planning.engine_limits import EngineLimits, UnseenRuns
 from seatrial.planning.plan import Plan, parent_location
 from seatrial.spec.addresses import tokenizer_name
 from seatrial.spec.engine import OptionValue
+from seatrial.spec.model import Activation
 from seatrial.spec.parallelism import Recompute, Sharding
 from seatrial.spec.run import RunSpec
+from seatrial.spec.scalars import AUTO
 from seatrial.spec.training import Precision
 
 MESSAGE_TERMS = {
@@ -68,10 +70,11 @@ def engine_limits(spec: RunSpec) -> EngineLimits:
     """Return the limits: all degrees, and FSDP only for models that do not fit otherwise.
 
     Sharding the optimizer costs no time and saves memory. No published run shows the cost of FSDP,
-    and it does not support fp16.
+    and it supports neither fp16 nor pipeline stages, and fp32 not for every model.
     """
     options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}
-    whole = ((Sharding.FSDP,),) if spec.training.precision is not Precision.FP16 else ()
+    half = spec.training.precision not in (Precision.FP16, Precision.FP32)
+    whole = ((Sharding.FSDP,),) if half and spec.parallelism.pp_size in (AUTO, 1) else ()
     return EngineLimits(
         stack="megatron-core",
         splits_model=True,
@@ -206,11 +209,8 @@ class MegatronEngine(Engine):
     def plan_problems(self, plan: Plan) -> list[Problem]:
         """Return the problems with settings that Megatron does not support."""
         found = [*model_problems(plan), *optimizer_problems(plan)]
-        if plan.sharding is Sharding.FSDP and plan.spec.training.precision is Precision.FP16:
-            fix = "Use bf16, or sharding: optimizer."
-            found.append(_unsupported("training.precision", "FSDP in fp16", fix))
         if plan.sharding is Sharding.FSDP:
-            found += _fsdp_beginning(plan)
+            found += [*_fsdp_problems(plan), *_fsdp_beginning(plan)]
         options = switched_on(plan)
         per_token = "calculate-per-token-loss" in options
         if plan.layout.cp_size > 1 and "eod-mask-loss" in options and not per_token:
@@ -313,6 +313,23 @@ class MegatronEngine(Engine):
         if arguments["tokenizer-type"] != "HuggingFaceTokenizer":
             return None
         return str(arguments["tokenizer-model"]), tokenizer_name(plan.model.tokenizer)[1]
+
+
+def _fsdp_problems(plan: Plan) -> Iterator[Problem]:
+    """Yield what Megatron's FSDP rejects, or fails at when it builds the model or saves.
+
+    `_get_dp_tp_mesh` (core/distributed/fsdp/mcore_fsdp_adapter.py in 0.19.2) arranges all ranks
+    without pipeline stages. The save splits the weights of SwiGLU by names that a model has only
+    inside the wrapper for half precision (core/transformer/fsdp_dtensor_checkpoint.py).
+    """
+    precision, fix = plan.spec.training.precision, "Use bf16, or sharding: optimizer."
+    if precision is Precision.FP16:
+        yield _unsupported("training.precision", "FSDP in fp16", fix)
+    if precision is Precision.FP32 and plan.model.architecture.activation is Activation.SWIGLU:
+        yield _unsupported("training.precision", "saves with FSDP in fp32 and SwiGLU", fix)
+    if plan.layout.pp_size > 1:
+        fix = "Use pp_size: 1, or sharding: optimizer."
+        yield _unsupported("parallelism.pp_size", "FSDP with pipeline stages", fix)
 
 
 def _fsdp_beginning(plan: Plan) -> list[Problem]:

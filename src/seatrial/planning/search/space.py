@@ -142,7 +142,7 @@ def _sequence_parallel(problem: SearchProblem, tp: int, cp: int) -> bool | None:
 def _pipeline_sizes(problem: SearchProblem, tp: int, cp: int, sharding: Sharding) -> list[int]:
     """Return the pp sizes that divide the ranks; the layers are checked per stage size."""
     ranks = problem.world_size // (tp * cp)
-    # There are no published measurements of FSDP with pipeline stages.
+    # Megatron's FSDP has no pipeline stages.
     alone = not problem.limits.splits_model or sharding is Sharding.FSDP
     possible = [1] if alone else divisors(ranks, problem.model.layers)
     if problem.given.pipeline_layout is not None:

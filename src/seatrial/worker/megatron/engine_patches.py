@@ -95,17 +95,18 @@ def _prediction_spec(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_empty_states(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the moments of parameters of which this rank holds no part."""
+    """Add the moments of parameters of which this rank holds no part, in the same order."""
 
     def states(self: Any, is_loading: bool = False) -> Any:
         result = original(self, is_loading)
+        held, every = result["state"], {}
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
                 name = self._param_name(parameter)
-                if name not in result["state"]:
-                    moments = ("exp_avg", "exp_avg_sq")
-                    result["state"][name] = {each: torch.zeros_like(parameter) for each in moments}
-        return result
+                moments = ("exp_avg", "exp_avg_sq")
+                empty = {each: torch.zeros_like(parameter) for each in moments}
+                every[name] = held.get(name, empty)
+        return result | {"state": every | held}
 
     return states
 
