@@ -92,8 +92,8 @@ cluster: {{profile: eks, node_type: {node_type}, nodes: {nodes}}}
 def _switched(options: Options, name: str) -> Options:
     """Return the options with one of them switched on or off."""
     off = getattr(Options(), name)
-    on = OTHER.get(name, True)
-    return replace(options, **{name: off if options.is_on(name) else on})
+    changed: dict[str, Any] = {name: off if options.is_on(name) else OTHER.get(name, True)}
+    return replace(options, **changed)
 
 
 Answers = dict[str, dict[str, int]]

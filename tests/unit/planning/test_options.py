@@ -279,7 +279,9 @@ def test_layouts_that_a_chooser_treats_alike_have_the_same_options(
     chooser = OptionChooser(spec, model, OPTIONS, *gpu, domain)
     # Layouts that differ in one degree, so that a rule on that degree alone decides.
     for place, size in product(range(len(degrees)), SIZES):
-        layout = Layout(*(*degrees[:place], size, *degrees[place + 1 :]))
+        sizes = [*degrees]
+        sizes[place] = size
+        layout = Layout(*sizes)
         settings: Any = {
             "sequence_parallel": sequence_parallel,
             "sharding": sharding,
