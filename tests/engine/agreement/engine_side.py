@@ -140,14 +140,6 @@ def _train_no_step(args: Namespace) -> None:
         return
     from megatron.core import num_microbatches_calculator as batches  # noqa: PLC0415
 
-    batches.init_num_microbatches_calculator(
-        rank=1,
-        micro_batch_size=args.micro_batch_size,
-        data_parallel_size=args.data_parallel_size,
-        decrease_batch_size_if_needed=args.decrease_batch_size_if_needed,
-        step_batch_size_schedule=args.step_batch_size_schedule,
-        seq_length=args.seq_length,
-    )
     consumed = before = 0
     while consumed < args.train_samples:
         batches.update_num_microbatches(consumed, consistency_check=True)
