@@ -60,3 +60,23 @@ print([mesh.tolist(), rearrange(mesh, "ep dp tp -> (ep tp) dp", dp=3).tolist()])
     mesh = [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
     merged = [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
     assert in_worker(script) == str([mesh, merged])
+
+
+def test_every_rank_lists_the_states_of_all_parameters_in_the_same_order() -> None:
+    script = """
+from types import SimpleNamespace
+import torch
+from seatrial.worker.megatron.engine_patches import _with_empty_states
+one, two, three = (torch.ones(size) for size in (2, 0, 3))
+names = {id(one): "one", id(two): "two", id(three): "three"}
+groups = [{"params": [one, two]}, {"params": [three]}]
+rank = SimpleNamespace(
+    optimizer=SimpleNamespace(param_groups=groups), _param_name=lambda each: names[id(each)]
+)
+held = {"three": {"exp_avg": three}, "one": {"exp_avg": one}}
+found = _with_empty_states(lambda self, is_loading: {"state": held, "rest": 1})(rank)
+moments = {name: each.numel() for name, each in found["state"]["two"].items()}
+print([list(found["state"]), moments, found["state"]["three"]["exp_avg"] is three, found["rest"]])
+"""
+    order, moments = ["one", "two", "three"], {"exp_avg": 0, "exp_avg_sq": 0}
+    assert in_worker(script) == str([order, moments, True, 1])
