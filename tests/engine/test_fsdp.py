@@ -10,6 +10,7 @@ import pytest
 from seatrial.engine_process.process import worker_python
 from seatrial.rehearsal.drills import DrillName, Rehearsal
 from tests.conftest import MEGATRON
+from tests.engine.test_contract import in_worker
 from tests.engine.test_planted_bugs import LLAMA, MOE, fork_drills, twin_of
 from tests.faults.warm import Warm
 
@@ -47,3 +48,23 @@ def test_fsdp_resumes_bit_equal_and_reshards(
     assert [result.said for result in results if not result.ok] == []
     assert "bitwise identical" in results[0].said
     assert "fsdp_dtensor" in MEGATRON.command_line(MEGATRON.arguments(twin.plan))
+
+
+def test_every_rank_lists_the_states_of_all_parameters_in_the_same_order() -> None:
+    script = """
+from types import SimpleNamespace
+import torch
+from seatrial.worker.megatron.engine_patches import _with_empty_states
+one, two, three = (torch.ones(size) for size in (2, 0, 3))
+names = {id(one): "one", id(two): "two", id(three): "three"}
+groups = [{"params": [one, two]}, {"params": [three]}]
+rank = SimpleNamespace(
+    optimizer=SimpleNamespace(param_groups=groups), _param_name=lambda each: names[id(each)]
+)
+held = {"three": {"exp_avg": three}, "one": {"exp_avg": one}}
+found = _with_empty_states(lambda self, is_loading: {"state": held, "rest": 1})(rank)
+moments = {name: each.numel() for name, each in found["state"]["two"].items()}
+print([list(found["state"]), moments, found["state"]["three"]["exp_avg"] is three, found["rest"]])
+"""
+    order, moments = ["one", "two", "three"], {"exp_avg": 0, "exp_avg_sq": 0}
+    assert in_worker(script) == str([order, moments, True, 1])

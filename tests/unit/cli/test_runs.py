@@ -25,6 +25,7 @@ from seatrial.runs.ledger.ledger import AttemptRecord
 from seatrial.runs.namespace import Site
 from seatrial.sdk import runs as sdk_runs
 from seatrial.sdk.runs import FoundRun
+from tests.conftest import MEGATRON
 from tests.unit.cluster.fake_api import FakeTime, FakeTransport, fake_api
 from tests.unit.runs.fake_cluster import jobs, pod_of, running, set_condition
 
@@ -147,7 +148,9 @@ def test_a_run_that_a_spec_does_not_name_is_not_guessed(
         ran("stop", spec_file)
 
 
-def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_file: Path) -> None:
+def test_a_first_launch_without_a_rehearsal_says_so(
+    server: FakeTransport, spec_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note = f"  Not rehearsed. To try it on a CPU first: seatrial rehearse {spec_file}"
     reports = spec_file.parent / ".seatrial" / "slim-7b"
     reports.mkdir(parents=True, exist_ok=True)
@@ -162,10 +165,12 @@ def test_a_first_launch_without_a_rehearsal_says_so(server: FakeTransport, spec_
     (reports.parent / "third").mkdir()
     (reports.parent / "third" / "rehearsal-2026-11-15T03-30-00.json").write_text('{"ok": true}')
     assert "Not rehearsed" not in ran("launch", spec_file, "name=third")
-    # What has no rehearsal is not told to have one.
     fsdp = ("parallelism.sharding=fsdp", "parallelism.tp_size=1", "parallelism.pp_size=1")
     more = ("parallelism.sequence_parallel=false",)
-    assert "Not rehearsed" not in ran("launch", spec_file, "name=fourth", *fsdp, *more)
+    assert "Not rehearsed" in ran("launch", spec_file, "name=fourth", *fsdp, *more)
+    # What has no rehearsal is not told to have one.
+    monkeypatch.setattr(type(MEGATRON), "no_rehearsal", lambda engine, plan: "It has none.")
+    assert "Not rehearsed" not in ran("launch", spec_file, "name=fifth")
 
 
 def test_what_comes_next_names_the_cluster_that_was_used(
