@@ -7,7 +7,7 @@
 
 `data/run_options.csv` has the options of 150 rows of Megatron-Bridge's performance summary: those
 that the same release (`tag`) configures for the same model, GPU, precision, layout and batch, in
-scripts/performance/configs. The options that it does not list are the same in all of these runs.
+scripts/performance/configs. The configurations do not state the other options.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def count_rows() -> Iterator[tuple[str, ...]]:
         on, off = counts().get(name, (0, 0))
         words = Counter(_value(row, name) for row in labelled() if name in labels()[row.id])
         told = ", ".join(f"{value} {count}" for value, count in words.most_common())
-        yield f"`{name}`", str(on), str(off), told or "the same in all labelled rows"
+        yield f"`{name}`", str(on), str(off), told or "no label"
 
 
 def _value(row: Row, name: str) -> str:

@@ -174,14 +174,24 @@ def main() -> None:
         print(f"{name}\n{made}\n")
     if write:
         put(PAGE, parts)
-    still = [n for n in NAMES if all(_change(each[n]) == "–" for each in predicted.values())]
-    open_questions = [each for each in found if not each.reason]
-    refused = [n for n in NAMES if answers[n]["refused"] or not sum(answers[n].values())]
-    if still or open_questions or refused:
-        raise SystemExit(
-            f"no effect: {', '.join(still)}; not explained: {open_questions}; "
-            f"not accepted by the engine: {', '.join(refused)}"
-        )
+    wrong = open_points(predicted, found, answers)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+def open_points(
+    predicted: dict[str, dict[str, Change]], found: list[Difference], answers: Answers
+) -> list[str]:
+    """Return the options that the engine refuses, that change nothing or are not explained."""
+    wrong = []
+    for name in NAMES:
+        if answers[name]["refused"]:
+            wrong.append(f"{name}: the engine refused {answers[name]['refused']} runs with it.")
+        elif not sum(answers[name].values()):
+            wrong.append(f"{name}: the engine was not asked about a run with it.")
+        if all(_change(each[name]) == "–" for each in predicted.values()):
+            wrong.append(f"{name}: it changes no prediction.")
+    return wrong + [f"not explained: {each}" for each in found if not each.reason]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from seatrial.spec.loader import loads
 from tests.conftest import MEGATRON, plan_spec
 from tests.engine.agreement.asking import static_errors
 from tests.engine.agreement.compare import DRAWS, FRESH, Compared, asked_fresh, compare, unexplained
-from tests.engine.agreement.drawing import OPTIONS, SCHEDULES, drawn
+from tests.engine.agreement.drawing import COMBINED, OPTIONS, SCHEDULES, drawn
 from tests.engine.agreement.healthy import CUSTOM_LAYOUTS, NEWER
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
@@ -56,6 +56,12 @@ def test_both_agree_on_a_few_batch_schedules() -> None:
 
 def test_both_agree_on_a_few_runs_with_custom_layouts() -> None:
     hold(list(compare(range(CUSTOM_LAYOUTS, CUSTOM_LAYOUTS + FEW))))
+
+
+def test_the_engine_accepts_the_options_that_the_rules_allow() -> None:
+    found = list(compare(range(COMBINED, COMBINED + FEW // 6)))
+    assert [compared.errors for compared in found if compared.errors] == []
+    assert [compared for compared in found if compared.accepted is False] == []
 
 
 @pytest.mark.slow

@@ -11,7 +11,15 @@ from seatrial.catalog.catalog import Catalog
 from seatrial.checks.check import check
 from seatrial.findings import has_errors
 from tests.engine.agreement.asking import static_errors
-from tests.engine.agreement.drawing import CHANGES, Change, Draw, drawn, value_at
+from tests.engine.agreement.drawing import (
+    CHANGES,
+    COMBINED,
+    Change,
+    Draw,
+    combined,
+    drawn,
+    value_at,
+)
 
 
 def with_experts() -> Draw:
@@ -46,3 +54,13 @@ def test_a_run_without_a_plan_is_asked_about_as_it_was_changed(catalog: Catalog)
     errors, question = static_errors(Draw(0, run, Change("training.micro_batch_size", 7)), catalog)
     assert errors
     assert question.words[question.words.index("--micro-batch-size") + 1] == "7"
+
+
+def test_the_check_accepts_options_in_combinations_that_the_rules_allow(catalog: Catalog) -> None:
+    seen: set[str] = set()
+    for number in range(COMBINED, COMBINED + 8):
+        errors, question = static_errors(combined(number, catalog), catalog)
+        assert errors == ()
+        seen |= {*question.options}
+    assert len(seen) > 6
+    assert combined(COMBINED, catalog) == combined(COMBINED, catalog)
