@@ -264,7 +264,7 @@ def test_graphs_of_a_fixed_number_of_micro_batches_are_refused(
     graphs: str, layout: tuple[str, ...], refused: bool
 ) -> None:
     plan = resolved(SCHEDULE, f"performance.cuda_graphs={graphs}", *layout)
-    found = ENGINES["megatron"].run_problems(plan, "Ampere")
+    found = ENGINES["megatron"].run_problems(plan, "Ampere", 8)
     reasons = [problem.rule for problem in found if "training.batch_schedule" in problem.rule]
     assert len(reasons) == refused
 

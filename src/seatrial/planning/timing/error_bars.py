@@ -67,9 +67,12 @@ def workload_digest(workload: Workload) -> str:
     content["recompute_modules"] = sorted(content["recompute_modules"])
     if workload.options is None:
         del content["options"]
-    # Calibrations with AdamW were kept before there was another optimizer.
+    # Calibrations were kept before there was another optimizer, and before custom layouts.
     if not workload.muon_steps:
         del content["muon_steps"]
+    for stage in content["stages"]:
+        if stage["mtp"] is None:
+            del stage["mtp"]
     return digest(content)
 
 
