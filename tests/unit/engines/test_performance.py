@@ -54,6 +54,7 @@ EP_16 = ("parallelism.ep_size=16",)
 TP_1 = ("parallelism.tp_size=1", "parallelism.sequence_parallel=false")
 PP_2 = ("parallelism.pp_size=2",)
 VP_2 = (*PP_2, "parallelism.vp_size=2")
+GROWING = ("training.batch_schedule=[{global_batch_size: 512, until_tokens: 100M}]",)
 ALLGATHER = ("performance.token_dispatcher=allgather",)
 B200 = ("cluster.node_type=p6-b200.48xlarge",)
 GB200 = ("cluster.node_type=p6e-gb200.36xlarge", "cluster.nodes=4")
@@ -202,6 +203,7 @@ TABLE: dict[tuple[str, str], Row] = {
         (*NONE_AGAIN, "performance.activation_offload=2"),
         NONE_AGAIN,
     ),
+    ("cuda_graphs", "training.batch_schedule"): ("layers", (*PP_2, *GROWING), GROWING),
     ("cuda_graphs", "attention with dropout"): (
         "layers",
         ("training.attention_dropout=0.1",),

@@ -251,24 +251,6 @@ def test_llm_foundry_refuses_a_schedule() -> None:
     assert "training.batch_schedule" in fields
 
 
-@pytest.mark.parametrize(
-    ("graphs", "layout", "refused"),
-    [
-        ("layers", (), False),
-        ("layers", ("parallelism.pp_size=2",), True),
-        ("step", (), True),
-        ("none", ("parallelism.pp_size=2",), False),
-    ],
-)
-def test_graphs_of_a_fixed_number_of_micro_batches_are_refused(
-    graphs: str, layout: tuple[str, ...], refused: bool
-) -> None:
-    plan = resolved(SCHEDULE, f"performance.cuda_graphs={graphs}", *layout)
-    found = ENGINES["megatron"].run_problems(plan, "Ampere", 8)
-    reasons = [problem.rule for problem in found if "training.batch_schedule" in problem.rule]
-    assert len(reasons) == refused
-
-
 def test_a_checkpoint_states_the_last_batch_size_and_the_schedule_in_samples() -> None:
     plan = resolved(SCHEDULE)
     # The engine's own argument is one micro-batch per rank.

@@ -116,6 +116,16 @@ ONE_KIND = "a run either offloads activations to the host or recomputes them, no
 OFFERED = "it is slower unless memory is short; set it yourself if the model does not fit."
 
 
+def _fixes_micro_batches(case: OptionCase) -> bool:
+    """True if graphs are recorded for a number of micro-batches that changes during the run."""
+    fixed = (
+        case.options.cuda_graphs is CudaGraphs.STEP
+        or case.layout.pp_size > 1
+        or case.options.expert_overlap
+    )
+    return fixed and bool(case.spec.training.batch_schedule)
+
+
 SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
 
 
@@ -403,6 +413,11 @@ OPTIONS = (
             OptionRule(
                 _passes("moe-expert-capacity-factor", "moe-router-padding-for-fp8"),
                 "graphs of the router do not work if tokens are dropped or padded.",
+            ),
+            OptionRule(
+                _fixes_micro_batches,
+                "the engine records these graphs once, for the micro-batches of the first batch "
+                "size, but training.batch_schedule changes their number.",
             ),
             OptionRule(
                 lambda case: bool(case.options.activation_offload),

@@ -13,7 +13,6 @@ from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.planning.options import OptionCase, given_options
 from seatrial.planning.plan import Origin, Plan
 from seatrial.spec.parallelism import Sharding
-from seatrial.spec.performance import CudaGraphs
 from seatrial.spec.training import Precision
 
 MULTIPLES = {Precision.FP8: 16, Precision.MXFP8: 32}
@@ -33,7 +32,6 @@ def run_problems(plan: Plan, generation: str, domain: int) -> list[RunProblem]:
         *_attention(plan),
         *_options(plan),
         *_performance(plan, generation, domain),
-        *_batch_schedule(plan),
         *_widths(plan),
     ]
 
@@ -124,23 +122,6 @@ def _performance(plan: Plan, generation: str, domain: int) -> Iterator[RunProble
                 str(getattr(case.options, option.name)).lower(),
                 found.by,
             )
-
-
-def _batch_schedule(plan: Plan) -> Iterator[RunProblem]:
-    """Check for CUDA graphs that are recorded for the first number of micro-batches."""
-    graphs, schedule = plan.spec.performance.cuda_graphs, plan.spec.training.batch_schedule
-    parts = graphs is CudaGraphs.LAYERS
-    pipelined = plan.layout.pp_size > 1 or plan.spec.performance.expert_overlap is True
-    if schedule and (graphs is CudaGraphs.STEP or (parts and pipelined)):
-        yield RunProblem(
-            CheckCode.OPTION_AGAINST,
-            "performance.cuda_graphs",
-            "the engine records these graphs once, for the micro-batches of the first batch size, "
-            "but training.batch_schedule changes their number.",
-            "Use none, or remove training.batch_schedule.",
-            str(graphs),
-            "performance.cuda_graphs=none",
-        )
 
 
 def _of_experts(plan: Plan) -> Iterator[RunProblem]:
