@@ -39,7 +39,7 @@ ANSWERS = ROOT / "docs/figures/options.json"
 """What the engine said of runs with each option; the file has the command that wrote it."""
 RUNS = {
     "Llama 3.1 70B, 128 H100": ("llama3.1-70b", "p5.48xlarge", 16, ""),
-    "DeepSeek-V3, 256 B200": ("deepseek-v3", "p6-b200.48xlarge", 32, "ep_size: 32"),
+    "DeepSeek-V3, 256 B200, ep 32": ("deepseek-v3", "p6-b200.48xlarge", 32, "ep_size: 32"),
     "Qwen3 30B-A3B, 16 B200": ("qwen3-30b-a3b", "p6-b200.48xlarge", 2, "ep_size: 8"),
 }
 """The plans whose prediction is compared."""
@@ -63,8 +63,11 @@ class Change:
     """Relative change of the fullest stage's memory."""
 
 
-def changes(preset: str, node_type: str, nodes: int, layout: str) -> dict[str, Change]:
-    """Return what changes in a plan if each of its options is switched."""
+Changes = dict[str, Change | None]
+
+
+def changes(preset: str, node_type: str, nodes: int, layout: str) -> Changes:
+    """Return what changes in a plan if each option is switched; None if the engine rejects it."""
     spec = f"""
 apiVersion: seatrial.dev/v1alpha1
 name: options
@@ -74,15 +77,26 @@ training: {{steps: 100}}
 parallelism: {{{layout}}}
 cluster: {{profile: eks, node_type: {node_type}, nodes: {nodes}}}
 """
-    run = plan_run(resolve_basis(loads(spec, "options.yaml"), Catalog()))
+    basis = resolve_basis(loads(spec, "options.yaml"), Catalog())
+    run = plan_run(basis)
     if run.chosen is None or run.constants is None:
         raise SystemExit(f"{preset} on {node_type} has no prediction.")
     workload, constants = run.chosen.workload, run.constants
     before = step_time(workload, constants).total
     held = memory(workload).fullest.total
-    found = {}
-    for name in NAMES:
+    case = basis.option_chooser().case(
+        run.plan.layout,
+        sequence_parallel=run.plan.sequence_parallel,
+        sharding=run.plan.sharding,
+        recompute=run.plan.recompute,
+    )
+    found: Changes = {}
+    for option in OPTIONS:
+        name = option.name
         other = replace(workload, options=_switched(workload.options or Options(), name))
+        if option.problems(replace(case, options=other.options or Options())):
+            found[name] = None
+            continue
         found[name] = Change(
             step_time(other, constants).total / before - 1, memory(other).fullest.total / held - 1
         )
@@ -105,7 +119,7 @@ def engine_answers() -> Answers:
     return found
 
 
-def option_table(predicted: dict[str, dict[str, Change]], answers: Answers) -> str:
+def option_table(predicted: dict[str, Changes], answers: Answers) -> str:
     """Return the table of options."""
     docs = field_docs(PerformanceSpec)
     rules = {option.name: option for option in OPTIONS}
@@ -140,8 +154,13 @@ def _fitted_rows(name: str) -> int:
     return sum(counts(experts=True)[name]) if name in fitted else 0
 
 
-def _change(change: Change) -> str:
+REJECTED = "not allowed"
+
+
+def _change(change: Change | None) -> str:
     """Return a change of time and memory, with a sign."""
+    if change is None:
+        return REJECTED
     words = [f"{100 * change.seconds:+.1f} % time"] if abs(change.seconds) > 5e-5 else []
     if abs(change.bytes) > 5e-5:
         words.append(f"{100 * change.bytes:+.1f} % memory")
@@ -180,7 +199,7 @@ def main() -> None:
 
 
 def open_points(
-    predicted: dict[str, dict[str, Change]], found: list[Difference], answers: Answers
+    predicted: dict[str, Changes], found: list[Difference], answers: Answers
 ) -> list[str]:
     """Return the options that the engine refuses, that change nothing or are not explained."""
     wrong = []
@@ -189,7 +208,7 @@ def open_points(
             wrong.append(f"{name}: the engine refused {answers[name]['refused']} runs with it.")
         elif not sum(answers[name].values()):
             wrong.append(f"{name}: the engine was not asked about a run with it.")
-        if all(_change(each[name]) == "–" for each in predicted.values()):
+        if all(_change(each[name]) in ("–", REJECTED) for each in predicted.values()):
             wrong.append(f"{name}: it changes no prediction.")
     return wrong + [f"not explained: {each}" for each in found if not each.reason]
 

@@ -50,7 +50,7 @@ class Options:
         return bool(getattr(self, name) != getattr(NO_OPTIONS, name))
 
     def words(self) -> list[str]:
-        """Return the options that are on: `gradient overlap`, `CUDA graphs of layers`."""
+        """Return the options that are on: `gradient overlap`, `CUDA graphs (layers)`."""
         return [self.in_words(name) for name in NAMES if self.is_on(name)]
 
     def in_words(self, name: str) -> str:
@@ -63,7 +63,7 @@ class Options:
 
 TITLES = {
     "token_dispatcher": "tokens by {}",
-    "cuda_graphs": "CUDA graphs of {}",
+    "cuda_graphs": "CUDA graphs ({})",
     "moments": "moments in {}",
     "optimizer_offload": "{:.0%} of the optimizer on the host",
     "activation_offload": "activations of {} layers on the host",
@@ -159,6 +159,9 @@ class OptionChooser:
         self._known = known
         self._machine = (accelerator, generation, domain)
         self._chosen: dict[tuple[object, ...], Options] = {}
+        self._allowed: dict[tuple[object, ...], bool] = {}
+        self.given = [each for each in known if getattr(spec.performance, each.name) != AUTO]
+        """The options that the spec sets."""
 
     def case(
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
@@ -192,6 +195,23 @@ class OptionChooser:
                 recompute=recompute,
             )
             found = self._chosen[key] = choose_options(case, self._known)
+        return found
+
+    def allows(
+        self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
+    ) -> bool:
+        """Return True if the engine accepts the options that the spec sets with a layout."""
+        key = (self._alike(layout), sequence_parallel, sharding, recompute)
+        found = self._allowed.get(key)
+        if found is None:
+            case = self.case(
+                layout,
+                sequence_parallel=sequence_parallel,
+                sharding=sharding,
+                recompute=recompute,
+            )
+            case = replace(case, options=choose_options(case, self._known))
+            found = self._allowed[key] = not any(each.problems(case) for each in self.given)
         return found
 
     def _alike(self, layout: Layout) -> tuple[object, ...]:

@@ -56,6 +56,7 @@ PP_2 = ("parallelism.pp_size=2",)
 VP_2 = (*PP_2, "parallelism.vp_size=2")
 GROWING = ("training.batch_schedule=[{global_batch_size: 512, until_tokens: 100M}]",)
 ALLGATHER = ("performance.token_dispatcher=allgather",)
+H100 = ("cluster.node_type=p5.48xlarge",)
 B200 = ("cluster.node_type=p6-b200.48xlarge",)
 GB200 = ("cluster.node_type=p6e-gb200.36xlarge", "cluster.nodes=4")
 MXFP8 = (*B200, "training.precision=mxfp8")
@@ -88,18 +89,25 @@ TABLE: dict[tuple[str, str], Row] = {
         ("engine.options.save-params-interval=10",),
         (),
     ),
-    ("tensor_overlap", "needs a GPU"): ("true", NO_GPUS, ()),
-    ("tensor_overlap", "tp is 1"): ("true", TP_1, ()),
-    ("tensor_overlap", "not in one NVLink domain"): ("true", ("parallelism.tp_size=16",), ()),
-    ("tensor_overlap", "silently"): ("true", (model("mtp_layers: 1"),), ()),
+    ("gradient_overlap", "always overlaps"): ("false", FSDP, ()),
+    ("parameter_overlap", "always overlaps"): ("false", FSDP, ()),
+    ("tensor_overlap", "needs a GPU"): ("true", NO_GPUS, H100),
+    ("tensor_overlap", "tp is 1"): ("true", (*H100, *TP_1), H100),
+    ("tensor_overlap", "not in one NVLink domain"): (
+        "true",
+        (*H100, "parallelism.tp_size=16"),
+        H100,
+    ),
+    ("tensor_overlap", "multicast"): ("true", (), H100),
+    ("tensor_overlap", "silently"): ("true", (*H100, model("mtp_layers: 1")), H100),
     ("tensor_overlap", "nvfp4"): ("true", (*B200, "training.precision=nvfp4"), B200),
     ("tensor_overlap", "sequence parallelism"): (
         "true",
-        ("parallelism.sequence_parallel=false",),
-        (),
+        (*H100, "parallelism.sequence_parallel=false"),
+        H100,
     ),
-    ("tensor_overlap", "Transformer Engine's layers"): ("true", LOCAL_LAYERS, ()),
-    ("tensor_overlap", "not deterministic"): ("true", DETERMINISTIC, ()),
+    ("tensor_overlap", "Transformer Engine's layers"): ("true", (*H100, *LOCAL_LAYERS), H100),
+    ("tensor_overlap", "not deterministic"): ("true", (*H100, *DETERMINISTIC), H100),
     ("pipeline_overlap", "only stages with several chunks"): ("true", PP_2, VP_2),
     ("pipeline_overlap", "two stages"): ("false", VP_2, PP_2),
     ("grouped_experts", "no experts"): ("true", (), MOE),
@@ -440,7 +448,7 @@ def test_deepep_may_leave_the_nvlink_domain() -> None:
 
 
 def test_a_deterministic_run_leaves_out_what_adds_in_any_order() -> None:
-    usual, exact = resolved(), resolved(*DETERMINISTIC)
+    usual, exact = resolved(*H100), resolved(*H100, *DETERMINISTIC)
     for name in ("cross-entropy-loss-fusion", "tp-comm-overlap"):
         assert engine_arguments(usual)[name] is True
         assert not engine_arguments(exact)[name]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The planner chooses the performance options that the engine allows and that pay off."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.engines import EngineCode
 from seatrial.engines.megatron.performance_rules import OPTIONS
+from seatrial.engines.megatron.run_rules import run_problems
 from seatrial.engines.registry import plan_findings
 from seatrial.planning.layout import Layout
 from seatrial.planning.options import (
@@ -27,7 +29,7 @@ from seatrial.planning.options import (
     given_options,
     why_off,
 )
-from seatrial.planning.plan import Origin
+from seatrial.planning.plan import Origin, Plan
 from seatrial.planning.plan_record import layout_digest
 from seatrial.reports.plan_phrases import option_words
 from seatrial.spec.model import Architecture
@@ -47,6 +49,7 @@ MODEL = (
     "shared_expert_ffn_hidden_size: 64}}}"
 )
 EXPERTS = (MODEL, "parallelism.tp_size=2", "parallelism.ep_size=2")
+H100 = "cluster.node_type=p5.48xlarge"
 NO_GPUS = "cluster={profile: local, processes_per_node: 8}"
 
 
@@ -60,8 +63,8 @@ def case(*overrides: str, domain: int = 8) -> OptionCase:
         plan.sequence_parallel,
         plan.sharding,
         plan.recompute,
-        "a100-40gb",
-        "Ampere",
+        "h100-80gb",
+        "Hopper",
         domain,
     )
 
@@ -181,19 +184,22 @@ DENSE_ON = {
     ],
 )
 def test_megatron_gets_what_it_allows(overrides: tuple[str, ...], expected: set[str]) -> None:
-    options = given_options(resolved(*overrides).spec)
+    options = given_options(resolved(H100, *overrides).spec)
     found = {name for name in NAMES if options.is_on(name)}
     if "performance.gradient_overlap=false" in overrides:
         expected = expected - {"parameter_overlap"}
     assert found == expected
 
 
-def test_graphs_pay_off_for_experts_on_blackwell() -> None:
-    newer = replace(case(*EXPERTS), accelerator="b200", generation="Blackwell")
-    assert choose_options(newer, OPTIONS).cuda_graphs is CudaGraphs.LAYERS
-    assert choose_options(case(*EXPERTS), OPTIONS).cuda_graphs is CudaGraphs.NONE
-    dense = replace(case(), accelerator="b200", generation="Blackwell")
-    assert choose_options(dense, OPTIONS).cuda_graphs is CudaGraphs.NONE
+def test_graphs_are_left_off_because_published_runs_do_not_gain() -> None:
+    for given in (case(*EXPERTS), case()):
+        newer = replace(given, accelerator="b200", generation="Blackwell")
+        assert choose_options(newer, OPTIONS).cuda_graphs is CudaGraphs.NONE
+    assert "save no time" in why_off(newer_experts(), option("cuda_graphs"))
+
+
+def newer_experts() -> OptionCase:
+    return replace(case(*EXPERTS), accelerator="b200", generation="Blackwell")
 
 
 def test_experts_beyond_a_domain_hide_their_exchange() -> None:
@@ -205,12 +211,46 @@ def test_experts_beyond_a_domain_hide_their_exchange() -> None:
         *wide, "parallelism.ep_size=16", "performance.token_dispatcher=allgather", domain=8
     )
     assert not choose_options(gathered, OPTIONS).expert_overlap
+    # The engine advises against both on Hopper, which needs one connection for tp.
+    split = (MODEL, "parallelism.tp_size=2", "parallelism.ep_size=16")
+    assert not choose_options(case(*split), OPTIONS).expert_overlap
+    newer = replace(case(*split), generation="Blackwell")
+    assert choose_options(newer, OPTIONS).expert_overlap
 
 
 def test_tensor_overlap_stays_inside_a_domain() -> None:
     assert choose_options(case(domain=4), OPTIONS).tensor_overlap
     assert not choose_options(case(domain=2), OPTIONS).tensor_overlap
     assert "NVLink domain" in why_off(case(domain=2), option("tensor_overlap"))
+    older = replace(case(), generation="Ampere")
+    assert "multicast" in why_off(older, option("tensor_overlap"))
+    skipping = replace(case('cluster.env.UB_SKIPMC="1"'), generation="Ampere")
+    assert choose_options(skipping, OPTIONS).tensor_overlap
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted"),
+    [
+        ("tensor_overlap: true", lambda plan: plan.layout.tp_size > 1),
+        ("expert_overlap: true", lambda plan: plan.recompute is not Recompute.FULL),
+        ("cuda_graphs: layers", lambda plan: plan.recompute is not Recompute.FULL),
+    ],
+)
+def test_the_planner_takes_a_layout_that_allows_the_options_in_the_spec(
+    given: str, accepted: Callable[[Plan], bool]
+) -> None:
+    preset = "model={preset: llama3.1-8b}" if "tensor" in given else "model={preset: mixtral-8x7b}"
+    free = (H100, "cluster.nodes=8", preset, "parallelism={}", "training.micro_batch_size=auto")
+    plan = resolved(*free, f"performance={{{given}}}")
+    assert accepted(plan)
+    assert run_problems(plan, "Hopper", 8) == []
+
+
+def test_options_that_no_layout_allows_are_reported_by_the_check() -> None:
+    plan = resolved(H100, "parallelism={tp_size: 1}", "performance.tensor_overlap=true")
+    assert [each.field for each in run_problems(plan, "Hopper", 8)] == [
+        "performance.tensor_overlap"
+    ]
 
 
 @pytest.mark.parametrize("name", ["moments", "optimizer_offload", "activation_offload"])
@@ -325,7 +365,7 @@ def test_options_in_words() -> None:
     assert options.words() == [
         "gradient overlap",
         "tokens by deepep",
-        "CUDA graphs of layers",
+        "CUDA graphs (layers)",
         "moments in bf16",
         "50% of the optimizer on the host",
         "activations of 4 layers on the host",
@@ -337,7 +377,7 @@ def test_options_in_words() -> None:
 def test_the_plan_says_who_chose_the_options() -> None:
     assert option_words(resolved(NO_GPUS)) == "gradient overlap, parameter overlap   (planner)"
     given = "performance={gradient_overlap: false, fused_layers: true}"
-    assert option_words(resolved(given)) == (
+    assert option_words(resolved(H100, given)) == (
         "tensor overlap, fused loss, fused layers   (gradient overlap, fused layers: you)"
     )
     off = [f"performance.{name}=false" for name in ("gradient_overlap", "parameter_overlap")]

@@ -303,3 +303,16 @@ def test_a_run_without_multi_token_prediction_has_a_layout_without_it() -> None:
     alone = ShortRun(2, Layout(), False)
     arguments = trial_arguments(twin.plan, Trial("/d", "", True, None, alone))
     assert arguments["pipeline-model-parallel-layout"] is None
+
+
+@pytest.mark.parametrize("layout", ["E|t*16|t*16|L", "Et*8|t*8|t*8|t*8L"])
+def test_the_planner_splits_a_layout_into_ranks_and_chunks(layout: str, catalog: Catalog) -> None:
+    given = loaded(
+        "model={preset: llama3.1-8b}",
+        f"parallelism={{pipeline_layout: '{layout}'}}",
+        "training.micro_batch_size=auto",
+        "cluster.node_type=p5.48xlarge",
+        "cluster.nodes=8",
+    )
+    plan = plan_spec(given, catalog)
+    assert plan.layout.pp_size * plan.layout.vp_size == 4

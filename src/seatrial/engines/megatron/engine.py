@@ -293,10 +293,14 @@ class MegatronEngine(Engine):
         ).lstrip("\n")
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
-        """Return how Muon's states are shared: gloo cannot gather parts that differ in size."""
-        muon = ("sharing Muon's states over the data-parallel ranks",) * is_layer_wise(plan)
+        """Return what gloo or a CPU cannot do: gloo cannot gather parts that differ in size."""
+        parts = {
+            "sharing Muon's states over the data-parallel ranks": is_layer_wise(plan),
+            "sharding a model before it has weights": plan.sharding is Sharding.FSDP,
+        }
         options = ", ".join(not_on_cpu(plan))
-        return (*muon, f"performance options that need a GPU: {options}") if options else muon
+        named = (f"performance options that need a GPU: {options}",) if options else ()
+        return (*(part for part, applies in parts.items() if applies), *named)
 
     def cpu_precision(self, precision: Precision) -> Precision:
         """Return bf16 for 8-bit and 4-bit formats, which need a GPU."""

@@ -304,6 +304,8 @@ FLAGS = (
     Flag("sequence-parallel", "parallelism.sequence_parallel", lambda p: p.sequence_parallel),
     Flag("use-distributed-optimizer", "parallelism.sharding", _sharded),
     Flag("use-megatron-fsdp", "parallelism.sharding", _fsdp),
+    # Otherwise every rank builds all weights of its tensor-parallel rank before it shards them.
+    Flag("init-model-with-meta-device", "parallelism.sharding", _fsdp),
     Flag(
         "data-parallel-sharding-strategy",
         "parallelism.sharding",

@@ -53,9 +53,7 @@ def _graphs_needless(case: OptionCase) -> str:
     """Return why graphs of layers do not pay off: they help if the host is slower than the GPU."""
     if not case.model.is_moe:
         return "a dense layer keeps the GPU busy while the host starts the next kernels."
-    if not case.generation.startswith("Blackwell"):
-        return "on GPUs before Blackwell, layers take long enough to start the next kernels."
-    return ""
+    return "in published runs with experts, graphs of layers save no time; they also take memory."
 
 
 def _loss_rounds(case: OptionCase) -> str:
@@ -66,6 +64,19 @@ def _loss_rounds(case: OptionCase) -> str:
     precision = case.spec.training.precision
     if precision in (Precision.FP32, Precision.FP16):
         return f"it rounds the gradients of the logits to bf16, also in {precision}."
+    return ""
+
+
+def _expert_overlap_needless(case: OptionCase) -> str:
+    """Return why overlapping the exchange does not pay off."""
+    if case.layout.ep_size * case.layout.etp_size <= case.domain:
+        return "the experts of a layer are inside one NVLink domain, where the exchange is short."
+    splits = case.layout.tp_size > 1 or case.layout.cp_size > 1
+    if splits and not case.generation.startswith("Blackwell"):
+        return (
+            "before Blackwell, tensor and context parallelism need one connection to the GPU, and "
+            "this overlap needs several."
+        )
     return ""
 
 
@@ -83,6 +94,12 @@ SHARDED = OptionRule(
     lambda case: case.sharding is Sharding.NONE,
     "with sharding none, every rank has all parameters, so there is nothing to gather.",
     "parallelism.sharding=optimizer",
+)
+ALWAYS_OVERLAPS = OptionRule(
+    lambda case: case.sharding is Sharding.FSDP,
+    "FSDP always overlaps its communication, whatever this option says.",
+    "parallelism.sharding=optimizer",
+    clashes=True,
 )
 SHARDED_OPTIMIZER = OptionRule(
     lambda case: case.sharding is not Sharding.OPTIMIZER,
@@ -116,6 +133,12 @@ ONE_KIND = "a run either offloads activations to the host or recomputes them, no
 OFFERED = "it is slower unless memory is short; set it yourself if the model does not fit."
 
 
+def _has_no_multicast(case: OptionCase) -> bool:
+    """True if the GPUs are not connected by an NVSwitch with multicast, unless it is skipped."""
+    connected = case.generation in MULTICASTING and case.domain >= SWITCHED
+    return bool(case.generation) and not connected and case.spec.cluster.env.get(MULTICAST) != "1"
+
+
 def _fixes_micro_batches(case: OptionCase) -> bool:
     """True if graphs are recorded for a number of micro-batches that changes during the run."""
     fixed = (
@@ -126,6 +149,11 @@ def _fixes_micro_batches(case: OptionCase) -> bool:
     return fixed and bool(case.spec.training.batch_schedule)
 
 
+MULTICAST = "UB_SKIPMC"
+"""Tells Transformer Engine not to use multicast (`initialize_ub`)."""
+MULTICASTING = ("Hopper", "Blackwell", "Blackwell Ultra")
+SWITCHED = 4
+"""GPUs of the smallest NVLink domains with a switch; bridges connect two."""
 SEGMENTS, REGISTER = "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"
 
 
@@ -152,6 +180,7 @@ def _leaves_hybrid_domain(case: OptionCase) -> bool:
 OPTIONS = (
     EngineOption(
         "gradient_overlap",
+        required=ALWAYS_OVERLAPS,
         needless=_unless(
             lambda case: _replicas(case) > 1, "there is one model replica, so no traffic."
         ),
@@ -170,6 +199,7 @@ OPTIONS = (
                 "save-params-interval reads weights before they are gathered.",
             ),
         ),
+        required=ALWAYS_OVERLAPS,
     ),
     EngineOption(
         "tensor_overlap",
@@ -179,6 +209,13 @@ OPTIONS = (
             OptionRule(
                 lambda case: 0 < case.domain < case.layout.tp_size,
                 "the tensor-parallel ranks are not in one NVLink domain.",
+            ),
+            OptionRule(
+                _has_no_multicast,
+                "Transformer Engine needs multicast for it, which only an NVSwitch of Hopper or "
+                "newer GPUs has.",
+                f'cluster.env.{MULTICAST}="1"',
+                clashes=True,
             ),
             OptionRule(
                 lambda case: case.model.latent_attention is not None or bool(case.model.mtp_layers),
@@ -294,10 +331,7 @@ OPTIONS = (
                 clashes=True,
             ),
         ),
-        needless=_unless(
-            lambda case: case.layout.ep_size * case.layout.etp_size > case.domain,
-            "the experts of a layer are inside one NVLink domain, where the exchange is short.",
-        ),
+        needless=_expert_overlap_needless,
     ),
     EngineOption(
         "shared_expert_overlap",

@@ -43,7 +43,7 @@ def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
     if plan.sharding is Sharding.FSDP:
         if value == "1":
             rule = "with FSDP, Megatron requires this variable to be greater than 1 or unset."
-    elif value != "1" and generation in BEFORE_BLACKWELL and _cuts_layers(plan):
+    elif value not in _connections_for(plan) and generation in BEFORE_BLACKWELL:
         rule = (
             "with tensor or context parallelism, Megatron requires 1 on GPUs before Blackwell, so "
             "that communication is issued in order."
@@ -53,8 +53,12 @@ def _connections(plan: Plan, generation: str) -> Iterator[RunProblem]:
         yield RunProblem(CheckCode.CONNECTIONS, f"cluster.env.{CONNECTIONS}", rule, fix, value)
 
 
-def _cuts_layers(plan: Plan) -> bool:
-    return plan.layout.tp_size > 1 or plan.layout.cp_size > 1
+def _connections_for(plan: Plan) -> tuple[str | None, ...]:
+    """Return the numbers of connections that Megatron accepts on GPUs before Blackwell."""
+    given = plan.spec.cluster.env.get(CONNECTIONS)
+    splits = plan.layout.tp_size > 1 or plan.layout.cp_size > 1
+    # It only warns if the exchange of experts overlaps, which needs several.
+    return ("1",) if splits and plan.spec.performance.expert_overlap is not True else (given,)
 
 
 def _attention(plan: Plan) -> Iterator[RunProblem]:

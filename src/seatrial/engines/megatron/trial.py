@@ -37,12 +37,15 @@ CPU_ARGUMENTS: Arguments = {
 
 
 FSDP_ON_CPU: Arguments = {
+    # The weights are replaced before they are sharded, to compare layouts.
+    "init-model-with-meta-device": None,
     # gloo cannot multiply while it adds. The engine then scales gradients before it adds them.
     "no-gradient-reduce-div-fusion": True,
 }
 """What FSDP needs in addition."""
 WITHOUT_FSDP: Arguments = {
     "use-megatron-fsdp": None,
+    "init-model-with-meta-device": None,
     "data-parallel-sharding-strategy": None,
     "no-gradient-reduce-div-fusion": None,
     "ckpt-format": None,

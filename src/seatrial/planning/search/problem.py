@@ -15,12 +15,17 @@ from seatrial.planning.options import OptionChooser, Options
 from seatrial.planning.parameters import active_parameters, padded_vocab_size
 from seatrial.planning.plan import Machines
 from seatrial.planning.resolve import Basis
-from seatrial.planning.search.candidates import Candidate
+from seatrial.planning.search.candidates import Candidate, Shape
 from seatrial.planning.workload import Hardware, Workload
 from seatrial.spec.model import Architecture
-from seatrial.spec.parallelism import ParallelismSpec
+from seatrial.spec.parallelism import ParallelismSpec, Recompute
 from seatrial.spec.scalars import AUTO, Auto
 from seatrial.spec.training import Muon, Optimizer, OptimizerName, Precision
+
+
+def allow_all(_shape: Shape, _recompute: Recompute) -> bool:
+    """Return True: the spec sets no options."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class SearchProblem:
     """The smaller batch sizes at the start of the run."""
     options: Callable[[Candidate], Options | None] = lambda _: None
     """Return the performance options of a candidate; None if the engine has none."""
+    allows: Callable[[Shape, Recompute], bool] = allow_all
+    """Return True if the engine accepts the options in the spec with a layout."""
 
     @property
     def output_layers(self) -> float:
@@ -141,6 +148,19 @@ def problem_of(basis: Basis) -> SearchProblem:
         groups_within_node=basis.catalog.node_type(machines.node_type).links_nodes,
         muon_steps=_muon_steps(training.optimizer),
         options=_chosen(basis.option_chooser()) if basis.limits.options else lambda _: None,
+        allows=_allowed(basis.option_chooser()),
+    )
+
+
+def _allowed(chooser: OptionChooser) -> Callable[[Shape, Recompute], bool]:
+    """Return the function that tells whether a layout allows the options in the spec."""
+    if not chooser.given:
+        return allow_all
+    return lambda shape, recompute: chooser.allows(
+        shape.layout,
+        sequence_parallel=shape.sequence_parallel,
+        sharding=shape.sharding,
+        recompute=recompute,
     )
 
 

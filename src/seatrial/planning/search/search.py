@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.memory.estimate import memory
 from seatrial.planning.search.candidates import Candidate, Lacking, Priced, SearchOutcome, Shape
-from seatrial.planning.search.problem import SearchProblem
+from seatrial.planning.search.problem import SearchProblem, allow_all
 from seatrial.planning.search.space import batches, shapes
 from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import TimingConstants
@@ -59,6 +59,9 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
                 return _weighed(found.outcome(), before) if before else found.outcome()
             passes.append(found)
             before = found
+    if not any(found.legal for found in passes) and problem.allows is not allow_all:
+        # `check` reports why the engine rejects the options.
+        return search(replace(problem, allows=allow_all), hardware, constants)
     for found in passes:
         if found.risky:
             found.price_risky()
@@ -128,17 +131,21 @@ class _Pass:
         """Consider every valid shape."""
         for sharding in options:
             hopeless: tuple[Degrees, int | None, int | None] | None = None
+            before: tuple[Degrees, int | None, int | None] | None = None
             for shape in shapes(self.problem, sharding):
                 key = (shape.degrees, shape.first_stage_layers, shape.last_stage_layers)
                 whole = shape.layout.vp_size == 1
-                if whole:
+                if key != before:
                     self.plain.clear()
+                    before = key
                 if key != hopeless and not self.consider(shape) and whole:
                     hopeless = key
 
     def consider(self, shape: Shape) -> bool:
         """Estimate the candidates that fit; return False if even the smallest does not fit."""
-        ways = recomputes(self.problem)
+        ways = [way for way in recomputes(self.problem) if self.problem.allows(shape, way)]
+        if not ways:
+            return True
         smallest = True
         for micro, total in batches(self.problem, shape.layout, self.tolerance):
             self.legal += 1
