@@ -107,7 +107,7 @@ def _say(outcome: ValidationOutcome, overrides: list[str], *, first: bool) -> No
     for label, text in summary(result.plan):
         say_text(text, f"  {label:<9} ")
     planned = seatrial_words("plan", outcome.file, *overrides)
-    if Origin.PLANNER in result.plan.origins.values():
+    if any(origin is Origin.PLANNER for origin in _layout_origins(result.plan)):
         say_text(f"chosen by the planner; for the reasons: {planned}", f"  {'auto':<9} ")
     say_text(NOT_CHECKED, "  not checked  ")
     if outcome.file != "-":
@@ -125,6 +125,11 @@ def _as_json(outcome: ValidationOutcome) -> dict[str, Any]:
         "plan": result.plan.to_dict() if result else None,
         "plan_digest": result.plan.digest if result else None,
     }
+
+
+def _layout_origins(plan: Plan) -> list[Origin]:
+    """Return who set each field; the planner sets most performance options of every run."""
+    return [who for field, who in plan.origins.items() if not field.startswith("performance.")]
 
 
 def summary(plan: Plan) -> list[tuple[str, str]]:

@@ -25,7 +25,18 @@ def test_a_page_is_printed_and_the_plan_is_kept(open_file: Path) -> None:
     labels = [line.split()[0] for line in done.stdout.splitlines() if line[:1].strip()]
     labels.remove("check")
     assert labels == [
-        *("open", "layout", "batch", "learning", "memory", "step", "length", "cost", "saves"),
+        *(
+            "open",
+            "layout",
+            "options",
+            "batch",
+            "learning",
+            "memory",
+            "step",
+            "length",
+            "cost",
+            "saves",
+        ),
         *("why", "tested", "kept", "next"),
     ]
     kept = json.loads((open_file.parent / ".seatrial/open/plan.json").read_text())

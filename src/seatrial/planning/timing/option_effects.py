@@ -71,12 +71,16 @@ WHOLE_STEPS = ("b300", "gb200", "gb300")
 """GPUs whose newest published runs with experts in mxfp8 record the whole step."""
 
 
+SWITCHED = ("h", "b", "gb")
+"""How the names of GPUs begin whose NVSwitch has multicast, which tensor overlap needs."""
+
+
 def fitted_options(workload: Workload) -> Options:
     """Return the options that the runs had which were fitted.
 
     Of 306 performance recipes in Megatron-Bridge@067f987d: overlap of gradients in 296 and of
     parameters in 291, fused loss in 290, grouped experts in all with experts. Tensor overlap in
-    most without experts. The others are those that most labelled rows with the same constants have
+    most without experts; GPUs before Hopper do not have it. The others are those that most labelled rows with the same constants have
     (`python -m backtest.option_labels` counts them).
     """
     layout, moe = workload.layout, workload.model.moe
@@ -91,7 +95,7 @@ def fitted_options(workload: Workload) -> Options:
     return Options(
         gradient_overlap=True,
         parameter_overlap=True,
-        tensor_overlap=moe is None,
+        tensor_overlap=moe is None and workload.hardware.accelerator.startswith(SWITCHED),
         pipeline_overlap=True,
         expert_overlap=whole and layout.ep_size > 1,
         grouped_experts=True,
