@@ -50,6 +50,10 @@ REASONS: dict[str, str] = {
         "does not run them."
     ),
     "ST-BATCH-003": "Rejected by the interleaved schedule, at the first step.",
+    "ST-BATCH-002": (
+        "An early batch size that cannot be divided. The engine checks a batch size only when "
+        "training reaches it."
+    ),
     "ST-BATCH-005": (
         "A batch size of the schedule that no step uses, which the engine ignores, or one that "
         "grows so much at once that its first step would count as hung."

@@ -80,8 +80,8 @@ def fitted_options(workload: Workload) -> Options:
 
     Of 306 performance recipes in Megatron-Bridge@067f987d: overlap of gradients in 296 and of
     parameters in 291, fused loss in 290, grouped experts in all with experts. Tensor overlap in
-    most without experts; GPUs before Hopper do not have it. The others are those that most labelled rows with the same constants have
-    (`python -m backtest.option_labels` counts them).
+    most without experts; GPUs before Hopper do not have it. The others are those that most labelled
+    rows with the same constants have (`python -m backtest.option_labels` counts them).
     """
     layout, moe = workload.layout, workload.model.moe
     newer = workload.hardware.accelerator.startswith(("b", "gb"))
