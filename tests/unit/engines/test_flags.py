@@ -7,11 +7,13 @@ import re
 
 import pytest
 
+from seatrial.engines.engine import ShortRun, Trial
 from seatrial.engines.megatron.command_line import command_line, engine_arguments
 from seatrial.engines.megatron.flags_from_spec import FLAGS
 from seatrial.engines.megatron.parser_options import Takes, known_options
+from seatrial.planning.layout import Layout
 from seatrial.spec.model_parts import MixtureOfExperts
-from tests.conftest import resolved
+from tests.conftest import MEGATRON, resolved
 
 
 def words(*overrides: str) -> str:
@@ -134,8 +136,6 @@ LATENT_FLAGS = {
     "qk-layernorm": True,
     "rope-type": "rope",
     "no-rope-fusion": True,
-    # Megatron overlaps neither latent attention nor the layers that predict further tokens.
-    "tp-comm-overlap": False,
 }
 YARN = {"kind": "yarn", "factor": 40, "original_positions": 4096, "mscale_all_dim": 1.0}
 
@@ -204,7 +204,7 @@ YARN = {"kind": "yarn", "factor": 40, "original_positions": 4096, "mscale_all_di
         ),
         (
             {"mtp_layers": 1, "mtp_loss_coefficient": 0.3},
-            {"mtp-num-layers": 1, "mtp-loss-scaling-factor": 0.3, "tp-comm-overlap": False},
+            {"mtp-num-layers": 1, "mtp-loss-scaling-factor": 0.3},
         ),
     ],
     ids=lambda value: "-".join(value),
@@ -226,7 +226,6 @@ MOE_FLAGS = {
     "moe-grouped-gemm": True,
     "moe-permute-fusion": True,
     "moe-router-fusion": True,
-    "tp-comm-overlap": False,
     "expert-model-parallel-size": 1,
     "expert-tensor-parallel-size": 1,
 }
@@ -316,3 +315,15 @@ def test_two_stages_of_several_chunks_name_only_the_layers_of_the_last() -> None
     interleaved = words(*stages, *ends, "parallelism.vp_size=2")
     assert "--decoder-last-pipeline-num-layers 16" in interleaved
     assert "--decoder-first-pipeline-num-layers" not in interleaved
+
+
+@pytest.mark.parametrize(("precision", "fused"), [("bf16", True), ("fp32", None), ("fp16", None)])
+def test_a_loss_that_rounds_to_bf16_is_left_out_in_other_precisions(
+    precision: str, fused: bool | None
+) -> None:
+    precise = f"training.precision={precision}"
+    assert (engine_arguments(resolved(precise))["cross-entropy-loss-fusion"] or None) is fused
+    asked = resolved(precise, "performance.fused_loss=true")
+    assert engine_arguments(asked)["cross-entropy-loss-fusion"] is True
+    short = Trial("", "", True, None, ShortRun(5, Layout()))
+    assert MEGATRON.trial_arguments(asked, short)["cross-entropy-loss-fusion"] is None

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.codes.checks import CheckCode
-from seatrial.engines.engine import ArgumentValue, RunProblem, ShortRun, Trial
+from seatrial.engines.engine import ArgumentValue, RunProblem, Trial
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.engine import engine_environment
 from seatrial.engines.megatron.performance_flags import (
@@ -17,7 +17,6 @@ from seatrial.engines.megatron.performance_flags import (
 )
 from seatrial.engines.megatron.performance_rules import OPTIONS
 from seatrial.engines.megatron.run_rules import run_problems
-from seatrial.planning.layout import Layout
 from seatrial.planning.options import NAMES, OptionRule
 from seatrial.planning.plan import Plan
 from tests.conftest import MEGATRON, resolved
@@ -492,15 +491,3 @@ def test_a_pod_without_gpus_gets_the_arguments_of_the_twin() -> None:
     assert all(arguments[name] is None for name in ON_CPU)
     assert arguments[DISPATCHER] == "alltoall"
     assert MEGATRON.pod_arguments(plan, on_cpu=False, scratch="")[DISPATCHER] == "flex"
-
-
-@pytest.mark.parametrize(("precision", "fused"), [("bf16", True), ("fp32", None), ("fp16", None)])
-def test_a_loss_that_rounds_to_bf16_is_left_out_in_other_precisions(
-    precision: str, fused: bool | None
-) -> None:
-    precise = f"training.precision={precision}"
-    assert (engine_arguments(resolved(precise))["cross-entropy-loss-fusion"] or None) is fused
-    asked = resolved(precise, "performance.fused_loss=true")
-    assert engine_arguments(asked)["cross-entropy-loss-fusion"] is True
-    short = Trial("", "", True, None, ShortRun(5, Layout()))
-    assert MEGATRON.trial_arguments(asked, short)["cross-entropy-loss-fusion"] is None
