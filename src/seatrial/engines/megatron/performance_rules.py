@@ -150,7 +150,7 @@ def _fixes_micro_batches(case: OptionCase) -> bool:
 
 
 MULTICAST = "UB_SKIPMC"
-"""Tells Transformer Engine not to use multicast (`initialize_ub`)."""
+"""Makes Transformer Engine work without multicast (`initialize_ub`)."""
 MULTICASTING = ("Hopper", "Blackwell", "Blackwell Ultra")
 SWITCHED = 4
 """GPUs of the smallest NVLink domains with a switch; bridges connect two."""

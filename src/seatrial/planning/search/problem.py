@@ -153,7 +153,7 @@ def problem_of(basis: Basis) -> SearchProblem:
 
 
 def _allowed(chooser: OptionChooser) -> Callable[[Shape, Recompute], bool]:
-    """Return the function that tells whether a layout allows the options in the spec."""
+    """Return a predicate: whether a layout allows the options in the spec."""
     if not chooser.given:
         return allow_all
     return lambda shape, recompute: chooser.allows(
