@@ -249,6 +249,44 @@ def given_options(spec: RunSpec) -> Options:
     return replace(NO_OPTIONS, **{name: value for name, value in asked.items() if value != AUTO})
 
 
+@dataclass(frozen=True, slots=True)
+class OptionOff:
+    """An option that is off, and why."""
+
+    name: str
+    reason: str
+    is_possible: bool
+    """True if the engine would accept it."""
+
+    @property
+    def words(self) -> str:
+        """The option as the plan lists it: `CUDA graphs`."""
+        return OFF_TITLES.get(self.name, self.name.replace("_", " "))
+
+
+OFF_TITLES = {
+    "token_dispatcher": "DeepEP",
+    "cuda_graphs": "CUDA graphs",
+    "moments": "bf16 moments",
+}
+SWITCHED_OFF = "the spec switches it off."
+
+
+def options_off(case: OptionCase, known: tuple[EngineOption, ...]) -> tuple[OptionOff, ...]:
+    """Return the options that are off in the case, each with its reason."""
+    return tuple(
+        OptionOff(
+            option.name,
+            why_off(case, option)
+            if getattr(case.spec.performance, option.name) == AUTO
+            else SWITCHED_OFF,
+            option.against(case) is None,
+        )
+        for option in known
+        if not case.options.is_on(option.name)
+    )
+
+
 def why_off(case: OptionCase, option: EngineOption) -> str:
     """Return why the planner leaves an option off; empty if it switches it on."""
     rejected = option.against(case)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seatrial.planning.choices import BATCH, LAYOUT_FIELDS, SAVES, Choice, Choices, fill, value_at
+from seatrial.planning.options import OptionOff, given_options, options_off
 from seatrial.planning.plan import Plan
 from seatrial.planning.resolve import Basis
 from seatrial.planning.resolve_layout import LayoutResolution
@@ -79,6 +80,19 @@ class PlannedRun:
         return (
             self.chooser.search(free=True) if self.searched and self.given_fields else self.outcome
         )
+
+    @cached_property
+    def options_off(self) -> tuple[OptionOff, ...]:
+        """The performance options that are off, each with its reason."""
+        plan = self.plan
+        case = self.basis.option_chooser().case(
+            plan.layout,
+            sequence_parallel=plan.sequence_parallel,
+            sharding=plan.sharding,
+            recompute=plan.recompute,
+        )
+        chosen = replace(case, options=given_options(plan.spec))
+        return options_off(chosen, self.basis.limits.options)
 
     @property
     def time_error(self) -> "StepTimeError | None":

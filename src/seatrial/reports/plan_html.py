@@ -67,6 +67,7 @@ def html_page(page: Page) -> str:
         f"<style>{STYLE}</style></head><body>",
         f'<h1>{name}</h1><p class="head">{escape(head_words(page, name=False))}</p>',
         _facts(page),
+        _options_off(page.run),
         _nodes(page),
     ]
     if page.run.chosen is not None:
@@ -81,6 +82,14 @@ def _facts(page: Page) -> str:
     for label, text in page_lines(page, pictures=False):
         rows.append(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>")
     return f"<dl>{''.join(rows)}</dl>"
+
+
+def _options_off(run: PlannedRun) -> str:
+    """Return the performance options that are off, with the reasons; empty without any."""
+    rows = "".join(
+        f"<dt>{escape(off.words)}</dt><dd>{escape(off.reason)}</dd>" for off in run.options_off
+    )
+    return f'<h2>Options that are off</h2><dl class="wide">{rows}</dl>' if rows else ""
 
 
 def _nodes(page: Page) -> str:

@@ -22,6 +22,7 @@ def page_data(page: Page) -> dict[str, Any]:
         "plan": run.plan.to_dict(),
         "plan_digest": run.plan.digest,
         "choices": dict(run.choices),
+        "options_off": {off.name: off.reason for off in run.options_off},
         "estimate": None,
         "length": {
             "seconds": length.total if length else None,

@@ -180,6 +180,12 @@ def option_words(plan: Plan) -> str:
     return f"{', '.join(options.words()) or 'none'}   ({who})"
 
 
+def option_lines(run: PlannedRun) -> list[str]:
+    """Return the options that are on, and those that are off although the engine has them."""
+    off = ", ".join(each.words for each in run.options_off if each.is_possible)
+    return [option_words(run.plan), *([f"off: {off}   (why: --json)"] if off else [])]
+
+
 def stage_words(plan: Plan) -> str:
     """Return the layers of uneven stages: `17 layers in stage 0, 15 in stages 1–7`; else empty."""
     sizes = [len(stage.layers) for stage in plan.stages]

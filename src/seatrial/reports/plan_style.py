@@ -19,6 +19,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.4em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0 .5em; }
 .head, .note { color: var(--soft); } .head { white-space: pre-wrap; }
 dl { display: grid; grid-template-columns: 5em 1fr; gap: .1em 1em; } dt { color: var(--soft); }
+dl.wide { grid-template-columns: 11em 1fr; }
 dt:not(:empty), dt:not(:empty) + dd { margin-top: .5em; }
 dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 .fits { color: var(--good); } .risky { color: var(--risky); } .does-not-fit { color: var(--bad); }

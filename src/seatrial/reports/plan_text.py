@@ -29,7 +29,7 @@ from seatrial.reports.plan_phrases import (
     gib,
     layout_words,
     manner,
-    option_words,
+    option_lines,
     schedule_words,
     spread,
     stage_words,
@@ -200,7 +200,7 @@ def _layout(run: PlannedRun, *, pictures: bool) -> Iterator[Line]:
             yield "", picture
         yield "", caption(plan.layout, plan.machines)
     if run.basis.limits.options:
-        yield "options", option_words(plan)
+        yield from _labelled("options", option_lines(run))
 
 
 def _batch(run: PlannedRun) -> Iterator[Line]:

@@ -75,6 +75,8 @@ def test_json_has_everything(open_file: Path) -> None:
     done = seatrial("plan", "open.yaml", "--json", "--limits", cwd=open_file.parent)
     data = json.loads(done.stdout)
     assert data["plan_digest"].startswith("sha256:")
+    assert data["options_off"]["grouped_experts"] == "the model has no experts."
+    assert all(data["options_off"].values())
     parts = data["estimate"]["step_parts_seconds"]
     assert sum(parts.values()) == pytest.approx(data["estimate"]["step_seconds"])
     for stage in data["estimate"]["memory"]["stages"]:

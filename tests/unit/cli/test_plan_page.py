@@ -374,6 +374,29 @@ def test_the_html_draws_what_the_page_says() -> None:
     assert "forward of micro-batch 0, chunk 0" in text
 
 
+def test_options_that_are_off_have_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    page = made_up_page()
+    off = {each.name: each for each in page.run.options_off}
+    assert all(each.reason for each in off.values())
+    assert off["grouped_experts"].reason == "the model has no experts."
+    assert not off["grouped_experts"].is_possible
+    # The page lists only those that a user could switch on.
+    assert "off: bf16 moments, optimizer offload, CUDA graphs   (why: --json" in printed(
+        page, capsys
+    )
+    text = html_page(page)
+    assert "<dt>grouped experts</dt><dd>the model has no experts.</dd>" in text
+    assert "<dt>CUDA graphs</dt><dd>a dense layer keeps the GPU busy" in text
+
+
+def test_an_option_that_the_spec_switches_off_is_the_users_choice() -> None:
+    given = opened("cluster.node_type=p5.48xlarge", "performance.fused_loss=false")
+    run = plan_run(resolve_basis(given, Catalog()))
+    off = {each.name: each.reason for each in run.options_off}
+    assert off["fused_loss"] == "the spec switches it off."
+    assert "gradient_overlap" not in off
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(3.06e6, "35.4 days"), (5700, "95.0 min"), (42.8, "42.8 s"), (0.0042, "4.20 ms")],
