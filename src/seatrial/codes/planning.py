@@ -64,6 +64,8 @@ class PlanCode(StrEnum):
     """Experts with biases cannot be sharded."""
     RECOMPUTE = "ST-LAYOUT-013"
     """The model or the precision does not support recomputing this part."""
+    EXPERTS_ACROSS_NODES = "ST-LAYOUT-015"
+    """Tokens are sent to experts across nodes, without a dispatcher that is made for it."""
     NODE_LINKS = "ST-LAYOUT-014"
     """A tensor, context or expert parallel group needs NVLink between nodes."""
     BATCH = "ST-BATCH-002"

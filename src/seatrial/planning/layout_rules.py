@@ -184,6 +184,22 @@ def check_links(report: Reporter, layout: Layout, link_domain: int) -> None:
         )
 
 
+def check_expert_links(report: Reporter, layout: Layout, per_node: int) -> None:
+    """Warn about expert groups beyond a node and its NVLink, for NCCL's all-to-all."""
+    span = layout.ep_size * layout.etp_size
+    if layout.ep_size > 1 and span > per_node:
+        inside = max(1, per_node // layout.etp_size)
+        report.warning(
+            PlanCode.EXPERTS_ACROSS_NODES,
+            "parallelism.ep_size",
+            f"the experts of a layer are on {span} GPUs, but a node has {per_node}, so copies of "
+            "every token cross the network between nodes.",
+            layout.ep_size,
+            f"Use ep_size {inside} or less, or performance.token_dispatcher=deepep if your image "
+            "contains DeepEP.",
+        )
+
+
 def check_node_links(report: Reporter, layout: Layout, per_node: int) -> None:
     """Reject groups that span nodes whose GPUs share an NVLink domain, as in a GB200 NVL72 rack.
 

@@ -69,6 +69,8 @@ TITLES = {
     "activation_offload": "activations of {} layers on the host",
 }
 """How options with several values are listed."""
+FLEX_DISPATCHERS = frozenset({TokenDispatcher.DEEPEP, TokenDispatcher.HYBRIDEP})
+"""Dispatchers that send a token once to each node, not once to each expert."""
 NO_OPTIONS = Options()
 NAMES = tuple(each.name for each in fields(Options))
 

@@ -23,7 +23,7 @@ from seatrial.planning.length import (
     run_length,
     span_samples,
 )
-from seatrial.planning.options import NAMES
+from seatrial.planning.options import FLEX_DISPATCHERS, NAMES
 from seatrial.planning.parameters import (
     active_parameters,
     padded_vocab_size,
@@ -95,6 +95,11 @@ class LayoutResolution:
             layout_rules.check_node_links(report, layout, per_node)
         else:
             layout_rules.check_links(report, layout, node.link_domain_gpus)
+            # The search compares such layouts itself (`prefer_experts_inside`).
+            asked = basis.loaded.spec
+            plain = asked.performance.token_dispatcher not in FLEX_DISPATCHERS
+            if node.gpus and plain and asked.parallelism.ep_size != AUTO:
+                layout_rules.check_expert_links(report, layout, per_node)
         layout_rules.check_recompute(report, model, self.spec.training.precision, spec)
         sizes = layout.pp_size, layout.vp_size
         if spec.pipeline_layout is None:

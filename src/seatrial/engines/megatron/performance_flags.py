@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from seatrial.engines.engine import Arguments, ArgumentValue
 from seatrial.engines.megatron.model_flags import Flag, has_yarn, with_experts
-from seatrial.planning.options import NAMES, given_options
+from seatrial.planning.options import FLEX_DISPATCHERS, NAMES, given_options
 from seatrial.planning.plan import Plan
 from seatrial.spec.model_parts import RouterScore
 from seatrial.spec.performance import (
@@ -73,11 +73,10 @@ def _graph_modules(plan: Plan) -> tuple[str, ...] | None:
 
 
 _GRAPHS = {CudaGraphs.LAYERS: "transformer_engine", CudaGraphs.STEP: "full_iteration"}
-_DISPATCHERS = {TokenDispatcher.DEEPEP, TokenDispatcher.HYBRIDEP}
 
 
 def _has_flex(plan: Plan) -> bool:
-    return plan.spec.performance.token_dispatcher in _DISPATCHERS
+    return plan.spec.performance.token_dispatcher in FLEX_DISPATCHERS
 
 
 def _plain_dispatcher(plan: Plan) -> str:

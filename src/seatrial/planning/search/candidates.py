@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.planning.layout import Layout
 from seatrial.planning.memory.breakdown import Memory
+from seatrial.planning.options import FLEX_DISPATCHERS
 from seatrial.planning.stages import Stage
 from seatrial.planning.timing.breakdown import StepTime
 from seatrial.planning.workload import Workload
@@ -67,6 +68,19 @@ class Priced:
         ranks = self.candidate.shape.layout.world_size
         return self.workload.tokens_per_step / (self.time.total * ranks)
 
+    @property
+    def sends_copies_across(self) -> bool:
+        """True if each copy of a token can cross nodes on its way to an expert."""
+        options, layout = self.workload.options, self.candidate.shape.layout
+        hardware = self.workload.hardware
+        domain = max(hardware.link_domain_gpus, hardware.gpus_per_node)
+        return (
+            options is not None
+            and options.token_dispatcher not in FLEX_DISPATCHERS
+            and layout.ep_size > 1
+            and layout.ep_size * layout.etp_size > domain
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
@@ -83,7 +97,10 @@ class SearchOutcome:
     """The result of a search."""
 
     ranked: tuple[Priced, ...]
-    """The best layout of each combination of tp, pp, cp and ep, the fastest first."""
+    """The best layout of each combination of tp, pp, cp and ep, the fastest first.
+
+    A slightly slower one is first if its experts are inside an NVLink domain.
+    """
     lacking: tuple[Lacking, ...]
     """For each combination that does not fit, the layout with the least memory; nearest first."""
     risky: bool
@@ -100,5 +117,5 @@ class SearchOutcome:
 
     @property
     def best(self) -> Priced | None:
-        """The fastest layout that fits."""
+        """The layout that a plan gets."""
         return self.ranked[0] if self.ranked else None

@@ -207,7 +207,9 @@ def loss(chosen: Priced, other: Priced) -> str:
         return f"{name} is equally fast"
     if share > 0:
         found = " and ".join(cause.saved for cause in causes(chosen, other))
-        return f"{name} gains {percent(share)} from {found}"
+        words = f"{name} gains {percent(share)} from {found}"
+        across = other.sends_copies_across and not chosen.sends_copies_across
+        return f"{words}, but its experts span nodes" if across else words
     found = " and ".join(cause.lost for cause in causes(other, chosen))
     return f"{name} loses {percent(-share)} to {found}"
 

@@ -47,7 +47,37 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
     """Return the valid layouts that fit, fastest first; if none fits, the layouts that might fit.
 
     A layout that might fit also wins if all layouts that certainly fit are far slower (`_weighed`).
+    A layout whose experts are inside an NVLink domain wins if no other is clearly faster.
     """
+    return prefer_experts_inside(_fastest(problem, hardware, constants), problem, constants)
+
+
+def prefer_experts_inside(
+    outcome: SearchOutcome, problem: SearchProblem, constants: TimingConstants
+) -> SearchOutcome:
+    """Return the outcome with a layout first whose experts are inside an NVLink domain.
+
+    Only if the best layout sends every copy of a token across nodes, and is faster by no more than
+    the error of the time. How fast this traffic is depends on the fabric and on other jobs.
+    """
+    best = outcome.best
+    if best is None or not best.sends_copies_across:
+        return outcome
+    for position, found in enumerate(outcome.ranked):
+        if found.sends_copies_across:
+            continue
+        off = time_error(found.workload, constants, problem.limits).median
+        if best.rate > found.rate * (1 + off):
+            break
+        others = (*outcome.ranked[:position], *outcome.ranked[position + 1 :])
+        return replace(outcome, ranked=(found, *others))
+    return outcome
+
+
+def _fastest(
+    problem: SearchProblem, hardware: Hardware, constants: TimingConstants
+) -> SearchOutcome:
+    """Return the valid layouts, fastest first."""
     passes: list[_Pass] = []
     timer = StepTimer(problem.model, hardware, constants)
     for tolerance in (BATCH_TOLERANCE, ANY_BATCH):
@@ -61,7 +91,7 @@ def search(problem: SearchProblem, hardware: Hardware, constants: TimingConstant
             before = found
     if not any(found.legal for found in passes) and problem.allows is not allow_all:
         # `check` reports why the engine rejects the options.
-        return search(replace(problem, allows=allow_all), hardware, constants)
+        return _fastest(replace(problem, allows=allow_all), hardware, constants)
     for found in passes:
         if found.risky:
             found.price_risky()
