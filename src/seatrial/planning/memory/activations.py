@@ -7,6 +7,11 @@ tensor for a stack with 16-bit elements. In fp32, every element is twice as wide
 masks. Selective recomputation drops the tensors that its modules discard in megatron-core 0.19.2:
 `core/transformer/transformer_layer.py` (layernorm, mlp), `moe/experts.py` (moe_act),
 `moe/moe_layer.py` (moe, shared_experts), `multi_latent_attention.py` (mla_up_proj).
+
+Without fused layers, a SwiGLU also stores both factors of its product, and routed experts store
+its result before it is weighted (`mlp.py` and `moe/experts.py`). Rotary embeddings, dropout and
+residuals store the same tensors as fused. The gradient of a weight then exists in 16 bits before it
+is added to the accumulated one.
 """
 
 from typing import NamedTuple
@@ -64,6 +69,8 @@ class _Sizes(NamedTuple):
     """Bytes stored per token and unit of the feed-forward width."""
     again: frozenset[RecomputeModule]
     """The modules that are recomputed."""
+    factors: float
+    """The part of `per_unit` that only a SwiGLU without a fused kernel stores."""
 
 
 def layer_activations(workload: Workload, constants: StackConstants) -> LayerActivations:
@@ -82,7 +89,27 @@ def layer_activations(workload: Workload, constants: StackConstants) -> LayerAct
     if workload.recompute is Recompute.FULL:
         dense = expert = sizes.hidden * constants.input_bytes * sizes.wider
     width = sizes.element_bytes * sizes.hidden
-    return LayerActivations(dense, expert, full * constants.working_layers, width)
+    working = full * constants.working_layers + _weight_gradient(workload)
+    return LayerActivations(dense, expert, working, width)
+
+
+def is_unfused(workload: Workload) -> bool:
+    """Return True if the options switch the fused kernels of layers off."""
+    return workload.options is not None and not workload.options.fused_layers
+
+
+def _weight_gradient(workload: Workload) -> float:
+    """Return the bytes of the largest gradient that waits to be added; 0 with fused layers."""
+    if not is_unfused(workload):
+        return 0.0
+    model, layout, moe = workload.model, workload.layout, workload.model.moe
+    columns = model.ffn_hidden_size / layout.tp_size
+    if moe is not None:
+        # The experts of a rank are one module.
+        own = moe.experts / layout.ep_size * moe.expert_ffn_hidden_size / layout.etp_size
+        columns = max(columns, own)
+    gates = 2 if model.activation.gated else 1
+    return element_bytes(workload) * model.hidden_size * columns * gates
 
 
 def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
@@ -96,6 +123,7 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
     input_bytes = narrow.input_bytes if narrow else element
     per_unit = constants.swiglu_bytes if model.activation.gated else constants.gelu_bytes
     again = workload.recompute_modules if workload.recompute is Recompute.SELECTIVE else frozenset()
+    factors = 2 * element if is_unfused(workload) and model.activation.gated else 0.0
     return _Sizes(
         tokens,
         tokens * model.hidden_size / split,
@@ -104,8 +132,9 @@ def _sizes(workload: Workload, constants: StackConstants) -> _Sizes:
         wider,
         input_bytes,
         # The input of the second product is one of the tensors around the activation.
-        per_unit * wider - element + input_bytes,
+        per_unit * wider - element + input_bytes + factors,
         again,
+        factors,
     )
 
 
@@ -181,9 +210,10 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
     inner = routed * moe.expert_ffn_hidden_size
     # With etp, the tokens of its ranks are gathered, and each rank has a part of the inner width.
     routed_bytes = routed * layout.etp_size * sizes.input_bytes * model.hidden_size
-    # Without a gate, a separate operation applies the router's weights and stores its input. With a
-    # gate, the activation kernel applies the weights.
-    activated = 0.0 if model.activation.gated else sizes.element_bytes
+    # A separate operation applies the router's weights and stores its input. Only a fused kernel
+    # for a gated activation applies them itself.
+    weighs = model.activation.gated and not is_unfused(workload)
+    activated = 0.0 if weighs else sizes.element_bytes
     routed_bytes += inner * (sizes.per_unit + activated)
     shared = sizes.tokens * moe.shared_expert_ffn_hidden_size * sizes.per_unit / layout.tp_size
     if moe.shared_expert_ffn_hidden_size and sizes.input_bytes < HALF_BYTES:
@@ -193,7 +223,7 @@ def _experts(workload: Workload, constants: StackConstants, sizes: _Sizes) -> _P
         return _Part(0.0, whole)
     kept = whole
     if RecomputeModule.MOE_ACT in sizes.again:
-        kept -= inner * (sizes.input_bytes + activated)
+        kept -= inner * (sizes.input_bytes + activated + sizes.factors)
     if RecomputeModule.SHARED_EXPERTS in sizes.again:
         kept -= shared
     return _Part(kept, whole)

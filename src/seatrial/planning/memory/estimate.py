@@ -29,12 +29,22 @@ from seatrial.planning.memory.states import (
 )
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
+from seatrial.spec.performance import CudaGraphs
 from seatrial.spec.training import Precision
 
 PREDICTION_WIDTHS = 5
 """Tensors as wide as the residual stream that a layer for multi-token prediction stores besides
 those of its layer: its embeddings, the joined inputs (two), input and output of its final norm
 (`core/transformer/multi_token_prediction.py` in megatron-core 0.19.2)."""
+
+GRAPH_WIDTHS = 2
+"""Tensors as wide as the residual stream that a graph of a layer keeps in its pool: its input, and
+the gradient of its output. Assumed. NVIDIA states a few GB, and over 10 GB with pipeline stages
+(Megatron-Bridge@067f987d docs/performance-guide.md), which this is for usual layouts."""
+STEP_POOL = 0.07
+"""Memory that a graph of the whole step needs in addition, as a fraction of the live tensors: it
+shares none with what runs outside. 153 GiB instead of 143 for Llama 3.1 70B (torchtitan pull
+request 2050); assumed for Megatron."""
 
 
 def in_flight(workload: Workload, stage: int) -> float:
@@ -155,6 +165,8 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
     if narrow_format(workload) is not None:
         assumed += _narrowed_share(workload, known, fullest)
         untested = (*untested, f"{workload.precision} copies of weights and inputs")
+    options, titles = _option_share(workload, known, fullest)
+    assumed, untested = assumed + options, (*untested, *titles)
     error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
     if need * (1 + error) <= room:
@@ -193,6 +205,40 @@ def _narrowed_share(workload: Workload, known: StackConstants, stage: StageMemor
     return changed / stage.total
 
 
+def _option_share(
+    workload: Workload, known: StackConstants, stage: StageMemory
+) -> tuple[float, tuple[str, ...]]:
+    """Return the relative change in a stage's memory due to options, and the options.
+
+    No published figure tests these, so the error bar covers all of it.
+    """
+    options = workload.options
+    if options is None or (options.fused_layers and options.cuda_graphs is CudaGraphs.NONE):
+        return 0.0, ()
+    usual = replace(options, fused_layers=True, cuda_graphs=CudaGraphs.NONE)
+    (plain,) = stages_of(replace(workload, options=usual), known, (stage.index,))
+    titles = () if options.fused_layers else ("layers without fused kernels",)
+    if options.cuda_graphs is not CudaGraphs.NONE:
+        titles = (*titles, "the memory pools of CUDA graphs")
+    return abs(stage.total - plain.total) / stage.total, titles
+
+
+def graph_pool(
+    workload: Workload, layer: LayerActivations, layers: Layers, index: int, live: float
+) -> float:
+    """Return the bytes that CUDA graphs keep for themselves.
+
+    Each layer has one graph for every micro-batch in flight.
+    """
+    graphs = CudaGraphs.NONE if workload.options is None else workload.options.cuda_graphs
+    if graphs is CudaGraphs.STEP:
+        return STEP_POOL * live
+    if graphs is CudaGraphs.NONE:
+        return 0.0
+    captured = (layers.dense + layers.expert) * in_flight(workload, index)
+    return GRAPH_WIDTHS * captured * layer.width
+
+
 def _stage(
     workload: Workload,
     known: StackConstants,
@@ -216,6 +262,8 @@ def _stage(
         logits = logit_memory(workload, known)
     # The logits are freed before the backward pass of the first layer: the larger peak counts.
     activations = kept + max(0.0, layer.working - logits) + known.allocated_bytes
+    live = held.weights + held.gradients + held.optimizer + activations + logits
+    activations += graph_pool(workload, layer, layers, index, live)
     return StageMemory(
         index,
         held.weights,
