@@ -29,7 +29,7 @@ from seatrial.planning.memory.estimate import memory
 from seatrial.planning.options import NAMES, Options
 from seatrial.planning.planner import plan_run
 from seatrial.planning.resolve import resolve_basis
-from seatrial.planning.timing.option_effects import EFFECTS, never
+from seatrial.planning.timing.option_effects import EFFECTS, HOST_SOURCE, never
 from seatrial.planning.timing.step_time import step_time
 from seatrial.spec.loader import loads
 from seatrial.spec.performance import CudaGraphs, MomentPrecision, PerformanceSpec, TokenDispatcher
@@ -130,7 +130,7 @@ def option_table(predicted: dict[str, Changes], answers: Answers) -> str:
         needs = "<br>".join(rule.rule for rule in rules[name].rules)
         executed = "✓" if name in EXECUTED_ON_CPU else "needs a GPU"
         effect = effects.get(name)
-        source = effect.source if effect else "assumed rate of the host"
+        source = effect.source if effect else HOST_SOURCE
         rows.append(
             (
                 *(f"`{name}`", docs[name], needs, _accepted(answers[name]), executed),

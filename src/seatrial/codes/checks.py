@@ -12,6 +12,8 @@ class CheckCode(StrEnum):
     """The run leaves GPUs on its nodes idle."""
     NO_AUTO_RESUME = "ST-NODES-011"
     """The cluster does not replace faulty nodes of jobs in this namespace."""
+    HOST_MEMORY = "ST-NODES-012"
+    """What a run offloads does not fit into the memory of its nodes."""
     RATE_OF_NOTHING = "ST-SCHEDULE-001"
     """The learning rate reaches zero before the run ends."""
     WARMUP_BEYOND = "ST-SCHEDULE-002"

@@ -10,9 +10,10 @@ from seatrial.planning.plan import dataset_location
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import escape
 from seatrial.rendering.manifest import Manifest
-from seatrial.rendering.resources import grace_seconds, planned_save_seconds
+from seatrial.rendering.resources import grace_seconds, planned_save_seconds, update_threads
 from seatrial.spec.addresses import is_stored
 from seatrial.spec.cluster import SecretRef
+from seatrial.spec.scalars import AUTO
 from seatrial.storage.visibility import DEFAULT_SECONDS, VARIABLE
 
 SCRATCH = "/scratch"
@@ -126,6 +127,9 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
     if is_stored(scene.plan.model.tokenizer):
         # Without a copy in the data set, each node downloads it once.
         values["SEATRIAL_TOKENIZER_SOURCE"] = scene.plan.model.tokenizer
+    if scene.plan.spec.performance.optimizer_offload not in (0, AUTO) and not scene.on_cpu:
+        # The host updates the offloaded state of all its ranks.
+        values["OMP_NUM_THREADS"] = str(update_threads(scene))
     values |= logger_environment(scene) | _retention_environment(scene)
     values |= ENGINES[scene.plan.spec.engine.name].environment(scene.plan)
     # The spec takes precedence. Rules have already checked its variables.

@@ -28,6 +28,8 @@ CPU_SHARE = 0.9
 """Fraction of a node's CPUs that a run requests; the rest is for system and daemons."""
 MEMORY_SHARE = 0.85
 """Fraction of a node's memory: kubelet, system and daemons reserve up to a tenth of it."""
+THREADS_PER_CORE = 2
+"""CPUs in the catalog are hardware threads."""
 SHARED_MEMORY_GIB = 8
 """Shared memory per process: 64 GiB for 8, as in Azure's charts."""
 SCRATCH_GIB = 50
@@ -45,7 +47,7 @@ def training_resources(scene: Scene) -> Manifest:
     Requests equal limits, so that the pod gets the Guaranteed QoS class, which is evicted last.
     """
     wanted = {
-        "cpu": str(max(1, floor(scene.node.cpus * CPU_SHARE * scene.share_of_node))),
+        "cpu": str(cpus(scene)),
         "memory": f"{memory_gib(scene)}Gi",
     }
     processes = scene.plan.machines.processes_per_node
@@ -56,6 +58,17 @@ def training_resources(scene: Scene) -> Manifest:
         wanted[fabric] = str(scene.fabric_devices)
     wanted |= {name: str(count) for name, count in extra.items()}
     return {"requests": wanted, "limits": dict(wanted)}
+
+
+def cpus(scene: Scene) -> int:
+    """Return the CPUs of a training container."""
+    return max(1, floor(scene.node.cpus * CPU_SHARE * scene.share_of_node))
+
+
+def update_threads(scene: Scene) -> int:
+    """Return the threads with which a rank updates offloaded optimizer state: one per core."""
+    processes = scene.plan.machines.processes_per_node
+    return max(1, cpus(scene) // THREADS_PER_CORE // processes)
 
 
 def fabric_resource(scene: Scene) -> str:

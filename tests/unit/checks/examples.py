@@ -138,7 +138,19 @@ NORMALISED = (
 """Normalised queries and keys with biases: without experts, no transformers class has both."""
 ON_GRACE = "cluster.node_type=Standard_ND128isr_NDR_GB200_v6"
 
+LARGE = (
+    "model.preset=gpt3-175b",
+    "cluster.node_type=Standard_ND128isr_GB300_v6",
+    "parallelism.pp_size=2",
+)
+"""With 16 bytes, 175 B parameters need 1,300 GiB on each of two nodes; a pod has 734."""
+
 EXAMPLES: dict[str, Example] = {
+    CheckCode.HOST_MEMORY: Example(
+        (*LARGE, "performance.optimizer_offload=1.0"),
+        (*LARGE, "performance.optimizer_offload=0.5"),
+        field="performance.optimizer_offload",
+    ),
     CheckCode.IDLE_GPUS: Example(
         ("cluster.processes_per_node=4",), (), field="cluster.processes_per_node"
     ),

@@ -41,6 +41,19 @@ def test_it_asks_for_whole_nodes_and_as_much_as_it_may_use() -> None:
     }
 
 
+def test_ranks_that_update_on_the_host_share_its_cores() -> None:
+    def threads(*overrides: str) -> str:
+        found = environment(pod(*overrides)["containers"][TRAINING])["OMP_NUM_THREADS"]
+        return str(found)
+
+    assert threads() == "1"
+    offload = "performance.optimizer_offload=0.5"
+    # 86 hardware threads are 43 cores, for 8 ranks.
+    assert threads(offload) == "5"
+    assert threads(offload, "cluster.processes_per_node=4") == "5"
+    assert threads(offload, 'cluster.env={OMP_NUM_THREADS: "2"}') == "2"
+
+
 def test_half_a_node_is_half_of_everything_and_pods_stay_apart() -> None:
     half = pod("cluster.processes_per_node=4")
     limits = half["containers"][TRAINING]["resources"]["limits"]

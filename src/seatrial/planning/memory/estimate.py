@@ -18,6 +18,8 @@ from seatrial.planning.memory.constants import (
 )
 from seatrial.planning.memory.formats import HALF_BYTES, element_bytes, narrow_format
 from seatrial.planning.memory.states import (
+    MASTER_BYTES,
+    MOMENTS_BYTES,
     Layers,
     ModelCounts,
     chunk_layers,
@@ -29,7 +31,7 @@ from seatrial.planning.memory.states import (
 )
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
-from seatrial.spec.performance import CudaGraphs
+from seatrial.spec.performance import CudaGraphs, MomentPrecision
 from seatrial.spec.training import Precision
 
 PREDICTION_WIDTHS = 5
@@ -45,6 +47,8 @@ STEP_POOL = 0.07
 """Memory that a graph of the whole step needs in addition, as a fraction of the live tensors: it
 shares none with what runs outside. 153 GiB instead of 143 for Llama 3.1 70B (torchtitan pull
 request 2050); assumed for Megatron."""
+HOST_BYTES = 16
+"""Bytes per parameter in the host's memory if its optimizer state is offloaded."""
 
 
 def in_flight(workload: Workload, stage: int) -> float:
@@ -294,6 +298,28 @@ def _on_host(workload: Workload, layer: LayerActivations, layers: Layers) -> flo
     expert = min(options.activation_offload, layers.expert)
     dense = min(options.activation_offload - expert, layers.dense)
     return dense * layer.kept + expert * layer.kept_expert
+
+
+def host_memory(workload: Workload) -> int:
+    """Return the bytes in the host's memory that offloading needs for one GPU, at most.
+
+    An offloaded parameter has its master weight, gradient and both moments there, all in fp32
+    (`core/optimizer/cpu_offloading/hybrid_optimizer.py` in megatron-core 0.19.2).
+    """
+    options, known = workload.options, constants(workload.stack)
+    if options is None or not (options.optimizer_offload or options.activation_offload):
+        return 0
+    layer, counts = layer_activations(workload, known), model_counts(workload)
+    on_gpu = replace(options, optimizer_offload=0.0, moments=MomentPrecision.FP32)
+    plain = replace(workload, options=on_gpu)
+    found = []
+    for index in range(workload.layout.pp_size):
+        layers = stage_layers(workload, index)
+        rest, routed = stage_parameters(workload, counts, layers, index)
+        held = states(plain, known, counts, layers, rest, routed).optimizer
+        wider = HOST_BYTES / (MASTER_BYTES + MOMENTS_BYTES + known.shared_state_bytes)
+        found.append(options.optimizer_offload * held * wider + _on_host(workload, layer, layers))
+    return int(max(found))
 
 
 def logit_memory(workload: Workload, known: StackConstants) -> float:

@@ -15,7 +15,7 @@ from seatrial.hashing import digest
 from seatrial.planning.engine_limits import EngineLimits
 from seatrial.planning.options import Options
 from seatrial.planning.timing.constants import TimingConstants, table
-from seatrial.planning.timing.option_effects import fitted_options, without_data
+from seatrial.planning.timing.option_effects import ASSUMED, fitted_options, without_data
 from seatrial.planning.timing.step_time import step_time
 from seatrial.planning.workload import Workload
 from seatrial.spec.parallelism import Sharding
@@ -116,7 +116,11 @@ def _with_options(
     if change < NEGLIGIBLE:
         return error
     listed = " and ".join(_in_words(name, options) for name in names)
-    words = f"{listed}, whose effect of {100 * change:.1f} % no published run shows"
+    size = f"whose effect of {100 * change:.1f} %"
+    shown = "no published run shows"
+    if not ASSUMED.isdisjoint(names):
+        shown = f"is assumed: {shown} it"
+    words = f"{listed}, {size} {shown}"
     return StepTimeError(error.median + change, error.nine_of_ten + change, (*error.beyond, words))
 
 

@@ -318,7 +318,14 @@ EFFECTS = (
         "counted bytes",
     ),
 )
-"""The effects on constants; those of offloading are seconds (`host_seconds`)."""
+"""The effects on constants; those of offloading are seconds."""
+HOST_SOURCE = "assumed rate of the host"
+"""Where the seconds of offloading are from."""
+OFFLOADS = ("optimizer_offload", "activation_offload")
+ASSUMED = frozenset(
+    {*OFFLOADS, *(effect.option for effect in EFFECTS if effect.source.startswith("assumed"))}
+)
+"""Options whose effect is neither fitted nor counted."""
 
 
 def differing(workload: Workload, fitted: Options | None = None) -> tuple[str, ...]:
@@ -328,7 +335,7 @@ def differing(workload: Workload, fitted: Options | None = None) -> tuple[str, .
         return ()
     fitted = fitted or fitted_options(workload)
     matter = {effect.option for effect in EFFECTS if effect.applies(workload)}
-    matter |= {"optimizer_offload", "activation_offload"}
+    matter |= {*OFFLOADS}
     return tuple(
         name
         for name in NAMES

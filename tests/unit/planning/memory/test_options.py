@@ -8,11 +8,18 @@ import pytest
 
 from seatrial.planning.memory.activations import layer_activations
 from seatrial.planning.memory.constants import constants
-from seatrial.planning.memory.estimate import GRAPH_WIDTHS, STEP_POOL, in_flight, memory
+from seatrial.planning.memory.estimate import (
+    GRAPH_WIDTHS,
+    STEP_POOL,
+    every_stage,
+    host_memory,
+    in_flight,
+    memory,
+)
 from seatrial.planning.options import Options
 from seatrial.planning.workload import Workload
-from seatrial.spec.parallelism import Recompute, RecomputeModule
-from seatrial.spec.performance import CudaGraphs
+from seatrial.spec.parallelism import Recompute, RecomputeModule, Sharding
+from seatrial.spec.performance import CudaGraphs, MomentPrecision
 from tests.unit.planning.memory.test_estimate import EXPERTS, GPT, workload
 
 FUSED = Options(fused_layers=True)
@@ -80,6 +87,23 @@ def test_a_graph_of_the_step_has_a_pool_of_its_own() -> None:
     before = memory(work).fullest
     after = memory(replace(work, options=replace(FUSED, cuda_graphs=CudaGraphs.STEP))).fullest
     assert after.allocated == pytest.approx(before.allocated * (1 + STEP_POOL), rel=1e-6)
+
+
+def test_offloaded_state_needs_16_bytes_on_the_host() -> None:
+    work = workload(LLAMA, dp_size=4, pp_size=2, sharding=Sharding.OPTIMIZER)
+    assert host_memory(work) == 0
+    assert host_memory(replace(work, options=FUSED)) == 0
+    offloaded = replace(work, options=replace(FUSED, optimizer_offload=0.5))
+    on_gpu = max(stage.optimizer for stage in every_stage(replace(work, options=FUSED)).stages)
+    assert host_memory(offloaded) == pytest.approx(0.5 * on_gpu * 16 / 12, rel=1e-6)
+    # The host keeps fp32 moments, whatever the GPU keeps.
+    halved = replace(FUSED, optimizer_offload=0.5, moments=MomentPrecision.BF16)
+    assert host_memory(replace(work, options=halved)) == host_memory(offloaded)
+
+
+def test_offloaded_activations_are_on_the_host() -> None:
+    work = workload(LLAMA, options=replace(FUSED, activation_offload=3))
+    assert host_memory(work) == pytest.approx(3 * layer_activations(work, KNOWN).kept, abs=1)
 
 
 @pytest.mark.parametrize(

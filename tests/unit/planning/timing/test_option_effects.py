@@ -122,7 +122,7 @@ def test_an_effect_without_data_widens_the_error_and_is_named() -> None:
     (words,) = found.beyond
     assert words == (
         "fused layers off and activations of 1 layer on the host, whose effect of "
-        f"{100 * change:.1f} % no published run shows"
+        f"{100 * change:.1f} % is assumed: no published run shows it"
     )
 
 

@@ -4,6 +4,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import floor
 
 from seatrial.checks.cluster.demand import (
     cluster_of,
@@ -19,6 +20,10 @@ from seatrial.checks.rule import Checked, Situation, of_cluster, proposed, stati
 from seatrial.checks.rules.cluster.components import site_command
 from seatrial.codes.checks import CheckCode
 from seatrial.codes.cluster_checks import SiteCode
+from seatrial.planning.memory.estimate import host_memory
+from seatrial.rendering.attempt import Attempt
+from seatrial.rendering.context import scene_of
+from seatrial.rendering.resources import GIB, memory_gib
 from seatrial.rendering.scheduling import profile_labels
 
 FIELD = "cluster.node_type"
@@ -28,6 +33,8 @@ PLUGINS = {
     "rdma/": "an RDMA device plugin (NVIDIA's network operator)",
 }
 """The component that advertises a resource on a node."""
+ROOM_USED = 0.9
+"""Fraction of a pod's memory that a proposal fills: the processes need some too."""
 
 
 def _growth(situation: Situation) -> str:
@@ -50,6 +57,31 @@ def _nodes(situation: Situation) -> list[NodeFacts]:
 
 def _count(nodes: list[NodeFacts]) -> int:
     return sum(node.count for node in nodes)
+
+
+def offloaded(situation: Situation) -> Iterator[Checked]:
+    """Report offloaded tensors that do not fit into the memory of a pod."""
+    chosen, machines = situation.run.chosen, situation.plan.machines
+    if chosen is None or not situation.in_pods:
+        return
+    need = host_memory(chosen.workload) * machines.processes_per_node / GIB
+    room = memory_gib(scene_of(situation.plan, situation.catalog, Attempt()))
+    if need <= room:
+        return
+    asked, options = situation.spec.performance, chosen.workload.options
+    name = "optimizer_offload" if options and options.optimizer_offload else "activation_offload"
+    value = getattr(asked, name)
+    less = value * room / need * ROOM_USED
+    fitting = f"{floor(20 * less) / 20:g}" if name == "optimizer_offload" else f"{floor(less)}"
+    yield situation.error(
+        CheckCode.HOST_MEMORY,
+        f"performance.{name}",
+        f"the {machines.processes_per_node} GPUs of a node offload {need:,.0f} GiB, but a pod on "
+        f"{machines.node_type} has {room:,} GiB of memory.",
+        f"Use {fitting} or less, more nodes, or a node type with more memory.",
+        value,
+        proposed(f"performance.{name}={fitting}"),
+    )
 
 
 def idle_gpus(situation: Situation) -> Iterator[Checked]:
@@ -333,6 +365,7 @@ def preparation(situation: Situation) -> Iterator[Checked]:
 
 RULES = (
     static(CheckCode.IDLE_GPUS, look=idle_gpus),
+    static(CheckCode.HOST_MEMORY, look=offloaded),
     of_cluster(SiteCode.NO_NODES, look=no_nodes),
     of_cluster(SiteCode.FEW_NODES, look=few_nodes),
     of_cluster(SiteCode.TAINTED, look=tainted),
