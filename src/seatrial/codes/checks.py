@@ -134,6 +134,8 @@ class CheckCode(StrEnum):
     """An engine option is incompatible with the rest of the run."""
     ENGINES_OWN = "ST-OPTION-003"
     """The spec sets a variable that the engine sets and verifies itself."""
+    DISPATCHER = "ST-OPTION-004"
+    """The image or the fabric is not known to work with the token dispatcher."""
     REFUSED = "ST-ENGINE-010"
     """The engine rejects the run's arguments, or builds a model that differs from the plan."""
     UNJUDGED = "ST-ENGINE-011"

@@ -145,7 +145,20 @@ LARGE = (
 )
 """With 16 bytes, 175 B parameters need 1,300 GiB on each of two nodes; a pod has 734."""
 
+EXPERTS = (
+    "model.preset=mixtral-8x7b",
+    "data={mock: true}",
+    "training.evaluation=null",
+    "parallelism={tp_size: 1, pp_size: 1, cp_size: 1, ep_size: 8, sharding: optimizer, "
+    "recompute: full}",
+)
+
 EXAMPLES: dict[str, Example] = {
+    CheckCode.DISPATCHER: Example(
+        (*EXPERTS, "performance.token_dispatcher=deepep"),
+        (*EXPERTS, "performance.token_dispatcher=alltoall"),
+        field="performance.token_dispatcher",
+    ),
     CheckCode.HOST_MEMORY: Example(
         (*LARGE, "performance.optimizer_offload=1.0"),
         (*LARGE, "performance.optimizer_offload=0.5"),

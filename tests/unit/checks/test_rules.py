@@ -319,3 +319,20 @@ def test_quantised_weights_of_the_runs_model_are_found(
     said = check(BASE, "run.yaml", catalog, overrides, data=healthy()).findings
     rules = [each.rule for each in said if each.code is CheckCode.UNREAD_WEIGHTS]
     assert any("are quantised" in rule for rule in rules) is found
+
+
+def test_dispatchers_between_nodes_need_infiniband_or_roce(catalog: Catalog) -> None:
+    def rule(ep: int, cluster: str) -> str:
+        layout = f"parallelism={{tp_size: 1, pp_size: 1, cp_size: 1, ep_size: {ep}}}"
+        given = ("model.preset=qwen3-30b-a3b", "data={mock: true}", "training.evaluation=null")
+        asked = (*given, layout, cluster, "performance.token_dispatcher=deepep")
+        found = verdict(asked, None, catalog).findings
+        (warned,) = [each for each in found if each.code == CheckCode.DISPATCHER]
+        assert warned.severity is Severity.WARNING
+        return warned.rule
+
+    efa = "cluster={profile: eks, node_type: p5.48xlarge, nodes: 2}"
+    infiniband = "cluster={profile: aks, node_type: Standard_ND96isr_H100_v5, nodes: 2}"
+    assert "not known to work on efa" in rule(16, efa)
+    assert "is not known to contain deepep" in rule(8, efa)
+    assert "is not known to contain deepep" in rule(16, infiniband)

@@ -10,12 +10,16 @@ from seatrial.checks.rules.environment_variables import without_variable
 from seatrial.codes.checks import CheckCode
 from seatrial.engines.engine import RunProblem
 from seatrial.engines.registry import ENGINES
+from seatrial.planning.options import FLEX_DISPATCHERS
 from seatrial.rendering.attempt import Attempt
 from seatrial.rendering.context import scene_of
 from seatrial.rendering.environment import COLLNET, reduces_in_switches
 
 OPTION = "engine.options."
 VARIABLE = "cluster.env."
+DISPATCHER = "performance.token_dispatcher"
+RDMA_FABRICS = ("infiniband", "infiniband-sharp", "gke-rdma", "roce")
+"""Fabrics with the verbs that DeepEP and HybridEP use between nodes."""
 
 
 def _without_option(situation: Situation, option: str) -> str:
@@ -84,7 +88,39 @@ def sharp(situation: Situation) -> Iterator[Checked]:
     )
 
 
+def dispatcher(situation: Situation) -> Iterator[Checked]:
+    """Report that the image or the fabric is not known to work with DeepEP or HybridEP."""
+    asked, machines = situation.spec.performance.token_dispatcher, situation.plan.machines
+    if asked not in FLEX_DISPATCHERS or not machines.accelerator:
+        return
+    layout = situation.plan.layout
+    leaves_node = layout.ep_size * layout.etp_size > machines.processes_per_node
+    if leaves_node and machines.fabric not in RDMA_FABRICS:
+        yield situation.warning(
+            CheckCode.DISPATCHER,
+            DISPATCHER,
+            f"the experts of a layer are on several nodes, and {asked} sends tokens between nodes "
+            f"only over InfiniBand or RoCE. It is not known to work on {machines.fabric}.",
+            f"Use ep_size {max(1, machines.processes_per_node // layout.etp_size)} or less, or "
+            "alltoall.",
+            asked,
+            proposed(f"{DISPATCHER}=alltoall"),
+        )
+    elif situation.in_pods:
+        yield situation.warning(
+            CheckCode.DISPATCHER,
+            DISPATCHER,
+            f"{machines.image} is not known to contain {asked} for this version of Megatron. "
+            "Without it, every rank fails at the first layer with experts.",
+            "Run python -c 'import deep_ep' in the image: HybridEP is a part of that package. If "
+            "it fails, use alltoall.",
+            asked,
+            proposed(f"{DISPATCHER}=alltoall"),
+        )
+
+
 RULES = (
+    static(CheckCode.DISPATCHER, look=dispatcher),
     static(CheckCode.SHARP, look=sharp),
     static(
         CheckCode.CONNECTIONS,
