@@ -22,7 +22,7 @@ from backtest.rows import DATA
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.layout import Layout
 from seatrial.planning.options import NAMES, OptionCase, choose_options, why_off
-from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.resolve import Basis, resolve_basis
 from seatrial.spec.loader import loads
 from seatrial.spec.parallelism import Recompute, Sharding
 
@@ -76,8 +76,8 @@ def differences(row: dict[str, str], catalog: Catalog) -> Iterator[Difference]:
         yield Difference(row["model"], machines, name, ours, theirs, reason)
 
 
-def _case(row: dict[str, str], catalog: Catalog) -> tuple[OptionCase, Any]:
-    """Return what decides the options of a configuration, and the engine's options."""
+def basis_of(row: dict[str, str], catalog: Catalog) -> Basis:
+    """Return the run of a configuration: model, GPUs, precision and batch, without its layout."""
     node = catalog.node_type(row["node_type"])
     profile = next(
         name
@@ -90,13 +90,27 @@ apiVersion: seatrial.dev/v1alpha1
 name: tuned
 model: {{preset: {row["model"]}}}
 data: {{mock: true}}
-training: {{steps: 100, precision: {row["precision"]}}}
+training:
+  steps: 100
+  precision: {row["precision"]}
+  sequence_length: {row["sequence_length"]}
+  global_batch_size: {row["global_batch"]}
 cluster: {{profile: {profile}, node_type: {row["node_type"]}, nodes: {nodes}}}
 """
-    basis = resolve_basis(loads(spec, "tuned.yaml"), catalog)
+    return resolve_basis(loads(spec, "tuned.yaml"), catalog)
+
+
+def layout_of(row: dict[str, str]) -> Layout:
+    """Return the layout of a configuration."""
     sizes = {f"{name}_size": int(row[name]) for name in ("tp", "pp", "vp", "cp", "ep")}
+    return Layout(**sizes).spread_over(int(row["gpus"]))
+
+
+def _case(row: dict[str, str], catalog: Catalog) -> tuple[OptionCase, Any]:
+    """Return what decides the options of a configuration, and the engine's options."""
+    basis = basis_of(row, catalog)
     case = basis.option_chooser().case(
-        Layout(**sizes).spread_over(int(row["gpus"])),
+        layout_of(row),
         sequence_parallel=row["sequence_parallel"] == "true",
         sharding=Sharding.OPTIMIZER,
         recompute=Recompute(row["recompute"]),

@@ -6,10 +6,10 @@
     python -m docs.tools.performance_options --write   # and put them into the page
 
 For each option: what Megatron requires, how many runs with it the engine accepted, whether the twin
-executes it, by how much it changes the prediction of two plans, how many rows this was fitted to,
-and how often published configurations agree with the planner. Exits with 1 if the engine refused an
-option or no run had it, if an option changes nothing, or if a difference to a publication has no
-explanation.
+executes it, by how much it changes the prediction of some plans, how many rows this was fitted to,
+and how often published configurations agree with the planner. For each published configuration, its
+layout beside the planner's. Exits with 1 if the engine refused an option or no run had it, if an
+option changes nothing, or if a difference to a publication has no explanation.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backtest.option_labels import counts
+from backtest.tuned_layouts import HEAD, Compared, comparisons, layout_rows
 from backtest.tuned_options import Difference, configurations, differences
 from docs.tools.page_parts import ROOT, put, table
 from seatrial.catalog.catalog import Catalog
@@ -188,12 +189,17 @@ def main() -> None:
     catalog = Catalog()
     found = [each for row in configurations() for each in differences(row, catalog)]
     answers = engine_answers()
-    parts = {"options": option_table(predicted, answers), "tuned": comparison_table(found)}
+    layouts = comparisons()
+    parts = {
+        "options": option_table(predicted, answers),
+        "tuned": comparison_table(found),
+        "layouts": table(HEAD, list(layout_rows(layouts))),
+    }
     for name, made in parts.items():
         print(f"{name}\n{made}\n")
     if write:
         put(PAGE, parts)
-    wrong = open_points(predicted, found, answers)
+    wrong = open_points(predicted, found, answers) + unexplained(layouts)
     if wrong:
         raise SystemExit("\n".join(wrong))
 
@@ -211,6 +217,11 @@ def open_points(
         if all(_change(each[name]) in ("–", REJECTED) for each in predicted.values()):
             wrong.append(f"{name}: it changes no prediction.")
     return wrong + [f"not explained: {each}" for each in found if not each.reason]
+
+
+def unexplained(layouts: list[Compared]) -> list[str]:
+    """Return the configurations whose layout is faster than the planner's without a reason."""
+    return [f"not explained: {each.model}, {each.machines}" for each in layouts if not each.phrase]
 
 
 if __name__ == "__main__":
