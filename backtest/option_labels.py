@@ -109,6 +109,49 @@ def counts(*, experts: bool = False) -> dict[str, tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Labelled runs that are equal except for an option and perhaps others."""
+
+    title: str
+    on: float
+    """Median seconds per step of the runs with the option."""
+    off: float
+    """Median seconds per step of the runs without it."""
+    others: tuple[str, ...]
+    """The other labelled options that differ."""
+
+
+def pairs(name: str) -> list[Pair]:
+    """Return the groups of labelled runs with the same model, GPUs, precision, layout and batch."""
+    groups: dict[Workload, list[Row]] = {}
+    for row in labelled():
+        if name in labels()[row.id]:
+            groups.setdefault(row.workload, []).append(row)
+    found = []
+    for work, rows in groups.items():
+        own = {row.id: replace(Options(), **labels()[row.id]) for row in rows}
+        on = [row.seconds for row in rows if own[row.id].is_on(name)]
+        off = [row.seconds for row in rows if not own[row.id].is_on(name)]
+        others = (
+            other
+            for other in LISTED
+            if other != name and len({getattr(options, other) for options in own.values()}) > 1
+        )
+        gpus = f"{work.layout.world_size} {work.hardware.accelerator}, {work.precision}"
+        title = f"{rows[0].size} on {gpus}, {work.layout}"
+        if on and off:
+            found.append(Pair(title, median(on), median(off), tuple(others)))
+    return found
+
+
+def pair_rows(name: str) -> Iterator[tuple[str, ...]]:
+    """A line for each pair."""
+    for pair in pairs(name):
+        others = ", ".join(f"`{other}`" for other in pair.others) or "none"
+        yield pair.title, f"{pair.off:.2f} s", f"{pair.on:.2f} s", others
+
+
+@dataclass(frozen=True, slots=True)
 class Scored:
     """A prediction of a labelled row."""
 
@@ -157,6 +200,9 @@ FAMILIES: tuple[Family, ...] = (
     ("experts, Blackwell", lambda row: row.moe and generation_of(row) == "blackwell"),
 )
 HEAD = ("rows", "number", "constants", "without the options", "with the options")
+
+
+PAIR_HEAD = ("runs", "without `expert_overlap`", "with it", "other differences")
 
 
 def held_out(*, with_labels: bool) -> list[Scored]:
@@ -215,18 +261,25 @@ def _value(row: Row, name: str) -> str:
 
 
 def main() -> None:
-    """Print both tables, or put them into the page."""
+    """Print the tables, or put them into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
-    write = parser.parse_args().write
-    parts = {
+    parser.add_argument("--pairs", action="store_true", help="only the pairs, at once")
+    asked = parser.parse_args()
+    parts = {"pairs": table(PAIR_HEAD, list(pair_rows("expert_overlap")))}
+    if not asked.pairs:
+        parts |= _whole()
+    for made in parts.values():
+        print(f"{made}\n")
+    if asked.write:
+        put(PAGE, parts)
+
+
+def _whole() -> dict[str, str]:
+    return {
         "labels": table(("option", "on", "off", "values"), list(count_rows())),
         "scores": table(HEAD, list(score_rows())),
     }
-    for made in parts.values():
-        print(f"{made}\n")
-    if write:
-        put(PAGE, parts)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ REASONS = {
     ),
     ("moments", "bf16"): "moments in bf16 change the result",
     ("tensor_overlap", "false"): "most dense recipes have it; the source gives no reason",
-    ("expert_overlap", "false"): "it was faster in each published pair; the source gives no reason",
+    ("expert_overlap", "false"): (
+        "published runs with it are faster (python -m backtest.option_labels --pairs), but also "
+        "have other options; the source gives no reason"
+    ),
     ("cuda_graphs", "none"): "most recipes with experts on Blackwell have graphs",
     ("gradient_overlap", "false"): "42 of 44 recipes have it; the source gives no reason",
 }

@@ -11,7 +11,16 @@ import pytest
 from backtest.fitting import Term, fit, predict, stacked
 from backtest.groups import generation_of, nemo_dense
 from backtest.option_fit import whole_steps
-from backtest.option_labels import LISTED, counts, labelled, labels, options_of, reference, shipped
+from backtest.option_labels import (
+    LISTED,
+    counts,
+    labelled,
+    labels,
+    options_of,
+    pairs,
+    reference,
+    shipped,
+)
 from backtest.rows import Row, timed_rows
 from seatrial.planning.timing.option_effects import EXPERT_GRAPHS, fitted_options
 from seatrial.planning.timing.rates import Rates
@@ -83,3 +92,13 @@ def test_a_term_finds_an_effect_that_was_planted() -> None:
     assert number == pytest.approx(-log(2), abs=0.1)
     for row, measured in ((row, row.seconds) for row in made[:4]):
         assert predict(stacked([row]), found.of(row))[0] == pytest.approx(measured, rel=0.02)
+
+
+def test_runs_with_expert_overlap_are_faster_but_differ_in_other_options_too() -> None:
+    found = pairs("expert_overlap")
+    assert len(found) == 7
+    assert all(pair.on < pair.off and pair.others for pair in found)
+    assert {other for pair in found for other in pair.others} == {
+        "cuda_graphs",
+        "token_dispatcher",
+    }
