@@ -37,7 +37,7 @@ class PlanCode(StrEnum):
     UNMEASURED = "ST-PLAN-014"
     """The step time model is not fitted to any published run on this accelerator."""
     ONLY_FSDP = "ST-PLAN-015"
-    """Only a fully sharded layout fits, but no published run shows how fast it is."""
+    """Only a fully sharded layout fits, but few published runs show how fast it is."""
     WORLD = "ST-LAYOUT-001"
     """The number of ranks is not divisible by tp × pp × cp."""
     EXPERT_GRID = "ST-LAYOUT-002"

@@ -37,11 +37,6 @@ def check_batch(
     return Batch(micro, total, micro_batches, total * length)
 
 
-LARGEST_GROWTH = 4
-"""The most that a batch schedule may multiply the batch size by at once. The supervisor kills
-ranks whose steps take five times the usual time (monitoring/hang_timeouts.py)."""
-
-
 def check_early_batches(
     report: Reporter, sizes: tuple[int, ...], batch: Batch, layout: Layout
 ) -> None:
@@ -57,15 +52,6 @@ def check_early_batches(
                 "only grow.",
                 size,
                 f"Set training.global_batch_size to more than {size}.",
-            )
-        elif after > LARGEST_GROWTH * size:
-            report.error(
-                PlanCode.BATCH_SCHEDULE,
-                field,
-                f"the batch grows from {size} to {after} at once, and the step time with it; steps "
-                "that take five times the usual time count as hung.",
-                size,
-                f"Add a batch size between them, of at most {LARGEST_GROWTH * size}.",
             )
         elif size % step:
             report.error(

@@ -43,7 +43,7 @@ class EngineLimits:
     narrow_weights: bool = False
     """True if weights are stored only in the 8 or 4 bits of the GEMMs."""
     has_fsdp_runs: bool = False
-    """True if published FSDP runs with this engine were used for fitting."""
+    """True if enough published FSDP runs with this engine were used for fitting."""
     unseen: UnseenRuns | None = None
     """The measured coverage of the error range; None if it was not measured with this engine."""
     options: tuple[EngineOption, ...] = ()

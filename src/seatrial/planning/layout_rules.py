@@ -89,8 +89,13 @@ def nearby_multiples(number: int, step: int) -> str:
     return f"{lower} or {lower + step}" if lower else f"{step}"
 
 
-def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout) -> None:
-    """Check that the number of ranks is divisible by tp x pp x cp."""
+def check_world(
+    report: Reporter, world_size: int, per_node: int, layout: Layout, custom: str | None = None
+) -> None:
+    """Check that the number of ranks is divisible by tp x pp x cp.
+
+    With a custom pipeline layout, pp follows from its stages.
+    """
     if world_size % layout.model_size == 0:
         return
     factors = f"tp {layout.tp_size} × pp {layout.pp_size}"
@@ -101,11 +106,17 @@ def check_world(report: Reporter, world_size: int, per_node: int, layout: Layout
     if world_size % others == 0:
         fitting = _divisors(layout.pp_size - 1, world_size // others)
         smaller = f", or parallelism.pp_size={fitting[-1]}" if fitting else ""
+    field, what = "cluster.nodes", ""
+    if custom is not None:
+        stages = len(parse_layout(custom).stages)
+        fitting = _divisors(2 * stages, world_size // others)[1:]
+        smaller = f", or a layout with {_listed(fitting[-3:])} stages" if fitting else ""
+        field, what = "parallelism.pipeline_layout", f"the layout has {stages} stages, but "
     report.error(
         PlanCode.WORLD,
-        "cluster.nodes",
-        f"{_ranks(world_size)} not divisible by {factors} = {layout.model_size}.",
-        world_size,
+        field,
+        f"{what}{_ranks(world_size)} not divisible by {factors} = {layout.model_size}.",
+        world_size if custom is None else custom,
         f"Use nodes in multiples of {nodes}{smaller}.",
     )
 

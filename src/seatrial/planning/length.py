@@ -55,6 +55,12 @@ class Length:
         starts = [*(phase.first_step for phase in self.phases), self.steps]
         return tuple(after - first for first, after in pairwise(starts))
 
+    @property
+    def largest_growth(self) -> float:
+        """The largest factor by which the batch size grows at once; 1 if it is constant."""
+        sizes = [phase.global_batch_size for phase in self.phases]
+        return max((after / size for size, after in pairwise(sizes)), default=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -128,11 +128,14 @@ class EngineOption:
         return next((rule for rule in self.rules if rule.holds(case)), None)
 
     def problems(self, case: OptionCase) -> list[OptionRule]:
-        """Return why the engine rejects the case's value of it, or one reason to remove it."""
+        """Return why the engine rejects the case's value of it.
+
+        If it must be removed, only the reasons for that: other changes would not help.
+        """
         required = () if self.required is None else (self.required,)
         rules = self.rules if case.options.is_on(self.name) else required
         found = [rule for rule in rules if rule.holds(case)]
-        return next(([rule] for rule in found if not rule.by), found)
+        return [rule for rule in found if not rule.by] or found
 
 
 class OptionChooser:

@@ -86,7 +86,7 @@ class LayoutResolution:
         layout_rules.check_experts(report, model, world, layout)
         # A wrong tp_size also breaks other rules, whose findings would distract from the cause.
         if layout_rules.check_tensor_parallel(report, model, layout):
-            layout_rules.check_world(report, world, per_node, layout)
+            layout_rules.check_world(report, world, per_node, layout, spec.pipeline_layout)
             layout_rules.check_sequence(
                 report, model, basis.sequence_length, layout, split=self.sequence_parallel
             )

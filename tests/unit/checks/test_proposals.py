@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.catalog.catalog import Catalog
 from seatrial.checks.repairs.proposals import proposals
+from seatrial.codes.engines import EngineCode
 from seatrial.codes.planning import PlanCode
 from seatrial.findings import Finding, Severity, Where
 
@@ -60,3 +61,24 @@ def test_a_decay_that_begins_too_early_is_made_a_tenth_of_the_run() -> None:
     finding = Finding(PlanCode.ANNEAL, Severity.ERROR, field, "too early.", "", "Shorten it.")
     first = next(iter(proposals(finding, {}, None, Catalog())))
     assert first.overrides == ("training.learning_rate.anneal={fraction: 0.1}",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "kept"),
+    [
+        ("cross-entropy-loss-fusion", False, "fused_loss", "false"),
+        ("overlap_grad_reduce", True, "gradient_overlap", "true"),
+        ("no-overlap-p2p-communication", True, "pipeline_overlap", "false"),
+        ("optimizer-offload-fraction", 0.5, "optimizer_offload", "0.5"),
+    ],
+)
+def test_the_value_of_an_option_moves_to_its_field(
+    option: str, value: object, field: str, kept: str
+) -> None:
+    fix = f"Set performance.{field} instead."
+    where = Where(f"engine.options.{option}")
+    finding = Finding(EngineCode.MODELLED_OPTION, Severity.ERROR, where, "set twice.", "", fix)
+    spec = {"engine": {"options": {option: value, "timing-log-level": 1}}}
+    tried = [repair.overrides for repair in proposals(finding, spec, None, Catalog())]
+    left = 'engine.options={"timing-log-level": 1}'
+    assert tried[:2] == [(left, f"performance.{field}={kept}"), (left,)]

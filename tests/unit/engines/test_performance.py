@@ -491,3 +491,9 @@ def test_a_pod_without_gpus_gets_the_arguments_of_the_twin() -> None:
     assert all(arguments[name] is None for name in ON_CPU)
     assert arguments[DISPATCHER] == "alltoall"
     assert MEGATRON.pod_arguments(plan, on_cpu=False, scratch="")[DISPATCHER] == "flex"
+
+
+def test_a_graph_of_the_step_may_offload_activations() -> None:
+    given = ("parallelism={tp_size: 4, recompute: none}", "performance.activation_offload=2", *H100)
+    assert problems(*given, "performance.cuda_graphs=step") == []
+    assert problems(*given, "performance.cuda_graphs=layers")

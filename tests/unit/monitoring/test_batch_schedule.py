@@ -12,12 +12,13 @@ from seatrial.monitoring.anomalies.detector import Expectations
 from seatrial.monitoring.anomalies.stalled import Stalled
 from seatrial.monitoring.anomalies.throughput_drop import ThroughputDrop
 from seatrial.monitoring.event_log import Event, EventKind, sanitize_event
-from seatrial.monitoring.hang_timeouts import SAVE_FLOOR, STEP_FACTOR
+from seatrial.monitoring.hang_timeouts import SAVE_FLOOR, STEP_FACTOR, USUAL_GROWTH, step_factor
 from seatrial.monitoring.metrics import Metrics
 from seatrial.monitoring.utilisation import MfuBasis
 from seatrial.monitoring.view import RunView
-from seatrial.planning.batch_rules import LARGEST_GROWTH
 from seatrial.runs.history.steps import logged_steps
+from seatrial.worker.supervisor.heartbeats import RankPhase
+from seatrial.worker.supervisor.timeouts import HeartbeatTimeouts
 
 SEQUENCE, LAST = 1000, 40
 START = Event(
@@ -92,7 +93,13 @@ def test_before_the_batch_grows_the_engine_may_be_saving() -> None:
 
 
 def test_a_step_of_the_next_batch_size_does_not_count_as_hung() -> None:
-    assert LARGEST_GROWTH < STEP_FACTOR
+    assert step_factor(1) == step_factor(USUAL_GROWTH) == STEP_FACTOR
+    for growth in (2, 4, 4.1, 16, 64):
+        assert step_factor(growth) > 1.2 * growth
+    timeouts = HeartbeatTimeouts(16)
+    for _ in range(30):
+        timeouts.learn_step(10.0)
+    assert timeouts.limit(RankPhase.STEPS) == 200.0
 
 
 def test_the_log_keeps_the_samples() -> None:

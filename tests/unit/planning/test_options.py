@@ -128,10 +128,10 @@ def test_an_option_that_the_run_needs_is_missed_only_where_it_is_off() -> None:
 
 def test_every_change_is_named_unless_the_option_must_go() -> None:
     first, second = (OptionRule(always, f"{name}.", f"{name}=true") for name in ("a", "b"))
-    gone = OptionRule(always, "never with it.")
+    gone, also = (OptionRule(always, f"never with {name}.") for name in ("it", "that"))
     on = replace(case(), options=Options(fused_loss=True))
     assert EngineOption("fused_loss", (first, second)).problems(on) == [first, second]
-    assert EngineOption("fused_loss", (first, gone, second)).problems(on) == [gone]
+    assert EngineOption("fused_loss", (first, gone, second, also)).problems(on) == [gone, also]
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,12 @@ def test_plans_without_a_layout_have_the_digests_of_earlier_versions() -> None:
             "ST-LAYOUT-005 parallelism.pipeline_layout: the layout has 4 stages, but pp_size is 1, "
             "so all layers are in one stage. Set pp_size to auto, or remove pipeline_layout.",
         ),
+        (
+            spec(7, "Ett|tt|tttL"),
+            "ST-LAYOUT-001 parallelism.pipeline_layout: the layout has 3 stages, but 16 ranks are "
+            "not divisible by tp 1 × pp 3 = 3. Use nodes in multiples of 3, or a layout with 2 or "
+            "4 stages.",
+        ),
         *(
             (
                 spec(7, "Et|ttt|tt|tL", f"parallelism.{field}={value}"),

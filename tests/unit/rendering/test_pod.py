@@ -54,6 +54,16 @@ def test_ranks_that_update_on_the_host_share_its_cores() -> None:
     assert threads(offload, 'cluster.env={OMP_NUM_THREADS: "2"}') == "2"
 
 
+def test_the_supervisor_knows_by_how_much_steps_grow() -> None:
+    def told(size: int) -> object:
+        early = f"training.batch_schedule=[{{global_batch_size: {size}, until_tokens: 100M}}]"
+        made = environment(pod(early, "training.global_batch_size=1024")["containers"][TRAINING])
+        return made.get("SEATRIAL_STEP_GROWTH")
+
+    assert told(64) == "16"
+    assert told(256) is None
+
+
 def test_half_a_node_is_half_of_everything_and_pods_stay_apart() -> None:
     half = pod("cluster.processes_per_node=4")
     limits = half["containers"][TRAINING]["resources"]["limits"]

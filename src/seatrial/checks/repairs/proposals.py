@@ -34,8 +34,7 @@ from seatrial.spec.validation_errors import meant
 Overrides = tuple[str, ...]
 """Overrides to apply together."""
 MOST_NODES = 4096
-LONGEST_NAME = 40
-LONGEST_LABEL = 63
+LONGEST_NAME, LONGEST_LABEL = 40, 63
 _NUMBER = re.compile(r"\d[\d,]*")
 _VALUE = re.compile(r"[\w.,/:-]+|\[[\d ,.]+\]")
 KEPT = ("initial_weights", "continue_from", "model", "data")
@@ -342,11 +341,9 @@ def _warmup(patient: Patient) -> Iterator[Overrides]:
 
 def _anneal(patient: Patient) -> Iterator[Overrides]:
     """Propose the usual tenth of the run, and then also the usual warm-up."""
-    yield ("training.learning_rate.anneal={fraction: 0.1}",)
-    yield (
-        "training.learning_rate.anneal={fraction: 0.1}",
-        "training.learning_rate.warmup={fraction: 0.01}",
-    )
+    anneal = "training.learning_rate.anneal={fraction: 0.1}"
+    yield (anneal,)
+    yield anneal, "training.learning_rate.warmup={fraction: 0.01}"
 
 
 def _split(patient: Patient) -> Iterator[Overrides]:
@@ -369,11 +366,15 @@ def _variable(patient: Patient) -> Iterator[Overrides]:
 
 
 def _option(patient: Patient) -> Iterator[Overrides]:
-    """Propose removing this option."""
+    """Propose the value of this option in its performance field, or removing this option."""
     name = patient.finding.where.field.removeprefix("engine.options.")
     options = patient.value("engine.options", {})
     if isinstance(options, dict) and name in options:
         left = {key: value for key, value in options.items() if key != name}
+        field, value = re.search(r"performance\.\w+", patient.finding.fix), options[name]
+        if field and isinstance(value, bool | int | float):
+            meant_value = value is not True if name[:3] in ("no-", "no_") else value
+            yield f"engine.options={json.dumps(left)}", f"{field[0]}={json.dumps(meant_value)}"
         yield (f"engine.options={json.dumps(left)}",)
 
 
@@ -449,11 +450,9 @@ def _secret(patient: Patient) -> Iterator[Overrides]:
         known = patient.value("cluster.secrets", [])
         own = name.lower().replace("_", "-")
         ref = {"secret": own, "key": "value", "env": name}
+        added = (f"cluster.secrets={json.dumps([*known, ref])}",)
         for removal in _variable(patient):
-            if gives_variable(known, name):
-                yield removal
-            else:
-                yield *removal, f"cluster.secrets={json.dumps([*known, ref])}"
+            yield *removal, *(() if gives_variable(known, name) else added)
     match = re.match(r"data\.sources\[(\d+)\]\.from", field_name)
     if match:
         sources = patient.value("data.sources", [])

@@ -69,7 +69,7 @@ NARROW_WEIGHTS = frozenset({"fp8-param-gather", "fp4-param-gather"})
 def engine_limits(spec: RunSpec) -> EngineLimits:
     """Return the limits: all degrees, and FSDP only for models that do not fit otherwise.
 
-    Sharding the optimizer costs no time and saves memory. No published run shows the cost of FSDP,
+    Sharding the optimizer costs no time and saves memory. Few published runs show the cost of FSDP,
     and it supports neither fp16 nor pipeline stages, and fp32 not for every model.
     """
     options = {name.replace("_", "-") for name, on in spec.engine.options.items() if on}

@@ -88,7 +88,8 @@ def _unless(holds: Callable[[OptionCase], bool], reason: str) -> Callable[[Optio
 NO_GPU = OptionRule(lambda case: not case.generation, "it needs a GPU.")
 EXPERTS = OptionRule(_no_experts, "the model has no experts.")
 EXPERTS_SPLIT = OptionRule(
-    lambda case: case.layout.ep_size == 1, "ep is 1, so there is no expert communication."
+    lambda case: case.model.is_moe and case.layout.ep_size == 1,
+    "ep is 1, so there is no expert communication.",
 )
 SHARDED = OptionRule(
     lambda case: case.sharding is Sharding.NONE,
@@ -342,7 +343,7 @@ OPTIONS = (
             ALLGATHER,
             OptionRule(
                 lambda case: (
-                    case.model.moe is None or not case.model.moe.shared_expert_ffn_hidden_size
+                    case.model.moe is not None and not case.model.moe.shared_expert_ffn_hidden_size
                 ),
                 "the model has no shared experts.",
             ),
@@ -454,8 +455,11 @@ OPTIONS = (
                 "size, but training.batch_schedule changes their number.",
             ),
             OptionRule(
-                lambda case: bool(case.options.activation_offload),
-                "graphs do not work with activations in the host's memory.",
+                lambda case: (
+                    bool(case.options.activation_offload)
+                    and case.options.cuda_graphs is not CudaGraphs.STEP
+                ),
+                "graphs of layers do not work with activations in the host's memory.",
                 "performance.activation_offload=0",
                 clashes=True,
             ),

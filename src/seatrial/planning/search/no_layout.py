@@ -74,7 +74,9 @@ def _custom_sizes(given: ParallelismSpec, ranks: int) -> dict[str, Choice]:
     stages = len(parse_layout(given.pipeline_layout).stages)
     pp, vp = given.pp_size, given.vp_size
     if pp == AUTO:
-        pp = gcd(stages, ranks) if vp == AUTO else stages // int(vp)
+        # If no number of stages divides the ranks, the finding is about all of them.
+        common = gcd(stages, ranks)
+        pp = (common if common > 1 else stages) if vp == AUTO else stages // int(vp)
     return {"parallelism.pp_size": int(pp), "parallelism.vp_size": stages // int(pp)}
 
 

@@ -184,7 +184,7 @@ def _only_fsdp(loaded: LoadedSpec, run: PlannedRun) -> list[Finding]:
     instead, other = outcome.instead, _other_sharing(run)
     title = engine_named(loaded.spec.engine.name).title
     rule = (
-        f"only fsdp fits, but no published run shows how fast fsdp is with {title}. With the "
+        f"only fsdp fits, but few published runs show how fast fsdp is with {title}. With the "
         f"distributed optimizer, the nearest layout, {named(instead.candidate)}, needs "
         f"{room(instead.memory)}."
     )

@@ -134,7 +134,7 @@ def _in_words(name: str, options: Options) -> str:
 def time_error(
     workload: Workload, constants: TimingConstants, limits: EngineLimits
 ) -> StepTimeError:
-    """Return the expected error of a step time; FSDP without fitted runs counts as unseen."""
+    """Return the expected error of a step time; FSDP with few fitted runs counts as unseen."""
     found = expected_error(workload, constants)
     if is_measured(workload, constants):
         return found
@@ -145,5 +145,5 @@ def time_error(
     return StepTimeError(
         max(found.median, known.unseen_error),
         max(found.nine_of_ten, known.unseen_error_nine_of_ten),
-        (*found.beyond, f"FSDP, for which the model was not fitted to any {workload.stack} run"),
+        (*found.beyond, f"FSDP, which few of the fitted {workload.stack} runs have"),
     )

@@ -25,7 +25,7 @@ from seatrial.monitoring.processes import (
     variables,
 )
 from seatrial.worker.process import UNFINISHED, UNSUITABLE, adopt_orphans
-from seatrial.worker.settings import ATTEMPT, FRUITLESS
+from seatrial.worker.settings import ATTEMPT, FRUITLESS, STEP_GROWTH
 from seatrial.worker.supervisor.agent import MASTER, Agent, Closing, Failure, Rendezvous
 from seatrial.worker.supervisor.crash_report import recorder_variables
 from seatrial.worker.supervisor.exit_records import (
@@ -47,7 +47,7 @@ from seatrial.worker.supervisor.rank import SUPERVISOR
 from seatrial.worker.supervisor.reports import Reports
 from seatrial.worker.supervisor.restart_budget import RestartBudget
 from seatrial.worker.supervisor.status import SupervisorStatus, write_status
-from seatrial.worker.supervisor.timeouts import HeartbeatWatch
+from seatrial.worker.supervisor.timeouts import HeartbeatTimeouts, HeartbeatWatch
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """torchrun sets this variable for its ranks, and for no other process."""
@@ -150,7 +150,8 @@ class Supervisor:
         self._out = out
         self._clock = clock
         self._reports = Reports(task.events, task.meeting.node_rank)
-        self._watch = HeartbeatWatch()
+        growth = float(os.environ.get(STEP_GROWTH) or 1)
+        self._watch = HeartbeatWatch(HeartbeatTimeouts(growth))
         self._hangs = Hangs(self._watch, self._reports, task.directory, task.python)
         self._mark = os.environ.get(MARK) or new_mark()
         self._asked = 0.0

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a process may go without a heartbeat, learned from the run itself.
 
-Steps in one run take similar times, so a step that takes five times the usual time is hung. Saves
+Steps in one run take similar times, so a step that takes five times the usual time is hung. If the
+batch grows to more than four times its size at once, the timeout grows with it. Saves
 and evaluations vary: on a busy file system, a save can take ten times as long as the last one.
 Therefore they have a separate, much longer timeout. `monitoring/hang_timeouts.py` defines the
 factors, which the monitor also uses.
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 from seatrial.monitoring.hang_timeouts import (
     SAVE_FLOOR,
     SAVE_KILL_FACTOR,
-    STEP_FACTOR,
     STEP_FLOOR,
+    step_factor,
 )
 from seatrial.worker.supervisor.heartbeats import Beat, RankPhase
 
@@ -34,7 +35,13 @@ _PERCENTILE = 0.99
 class HeartbeatTimeouts:
     """Learns the usual durations of this run and derives timeouts."""
 
-    def __init__(self) -> None:
+    def __init__(self, growth: float = 1.0) -> None:
+        """Start without observations.
+
+        Args:
+            growth: The largest factor by which the batch, and a step with it, grows at once.
+        """
+        self._factor = step_factor(growth)
         self._steps: deque[float] = deque(maxlen=_RECENT)
         self._usual = 0.0
         self._longest = dict.fromkeys(RankPhase, 0.0)
@@ -57,13 +64,13 @@ class HeartbeatTimeouts:
     @property
     def stopped_limit(self) -> float:
         """Seconds that a process may be stopped, in any phase."""
-        return max(STEP_FLOOR, STEP_FACTOR * self._usual)
+        return max(STEP_FLOOR, self._factor * self._usual)
 
     def limit(self, phase: RankPhase) -> float:
         """Return the timeout for a phase in seconds."""
         if phase is RankPhase.STEPS:
             if len(self._steps) < EARLY_STEPS:
-                return max(EARLY_FLOOR, STEP_FACTOR * self._usual)
+                return max(EARLY_FLOOR, self._factor * self._usual)
             return self.stopped_limit
         if phase in (RankPhase.STARTING, RankPhase.FIRST):
             return max(START_FLOOR, START_FACTOR * self._longest[phase])

@@ -75,7 +75,7 @@ def test_fsdp_is_taken_with_a_word_where_nothing_else_fits(
     assert isinstance(run.outcome.instead, Lacking)
     (finding,) = findings
     assert finding.code == "ST-PLAN-015"
-    assert "no published run shows how fast" in finding.rule
+    assert "few published runs show how fast" in finding.rule
     assert finding.fix == (
         "Use auto for the rest of parallelism and micro_batch_size, which certainly fits."
     )
@@ -109,7 +109,7 @@ def test_the_time_of_megatrons_fsdp_is_that_of_the_unseen(
     assert known is not None
     assert known.median >= table().unseen_error
     assert known.nine_of_ten >= table().unseen_error_nine_of_ten
-    assert known.beyond == ("FSDP, for which the model was not fitted to any megatron-core run",)
+    assert known.beyond == ("FSDP, which few of the fitted megatron-core runs have",)
     less = planned(catalog, monkeypatch, (), FAST)[0].time_error
     assert less is not None
     assert (less.median, less.nine_of_ten, less.beyond) == (0.05, 0.1, ())
