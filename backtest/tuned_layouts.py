@@ -134,7 +134,10 @@ def layout_rows(found: list[Compared]) -> Iterator[tuple[str, ...]]:
         )
 
 
-HEAD = ("model", "GPUs", "published layout", "our layout", "published", "ours", "difference")
+HEAD = (
+    *("model", "GPUs", "published layout", "our layout"),
+    *("published, predicted", "ours, predicted", "difference"),
+)
 
 
 def comparisons() -> list[Compared]:
