@@ -181,8 +181,9 @@ def option_words(plan: Plan) -> str:
 
 
 def option_lines(run: PlannedRun) -> list[str]:
-    """Return the options that are on, and those that are off although the engine has them."""
-    off = ", ".join(each.words for each in run.options_off if each.is_possible)
+    """Return the options that are on and, with GPUs, those that a user could switch on."""
+    gpu = run.plan.machines.accelerator
+    off = ", ".join(each.words for each in run.options_off if each.is_possible and gpu)
     return [option_words(run.plan), *([f"off: {off}   (why: --json)"] if off else [])]
 
 

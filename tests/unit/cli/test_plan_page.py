@@ -28,6 +28,7 @@ from seatrial.reports.plan_phrases import (
     layout_words,
     new_volume_words,
     object_store_words,
+    option_lines,
     rate,
     schedule_words,
     stage_words,
@@ -395,6 +396,8 @@ def test_an_option_that_the_spec_switches_off_is_the_users_choice() -> None:
     off = {each.name: each.reason for each in run.options_off}
     assert off["fused_loss"] == "the spec switches it off."
     assert "gradient_overlap" not in off
+    on_cpu = opened("cluster={profile: local, processes_per_node: 8}", "model.preset=gpt3-125m")
+    assert len(option_lines(plan_run(resolve_basis(on_cpu, Catalog())))) == 1
 
 
 @pytest.mark.parametrize(
