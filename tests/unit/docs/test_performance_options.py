@@ -19,7 +19,9 @@ from docs.tools.performance_options import (
 from seatrial.catalog.catalog import Catalog
 from seatrial.planning.options import NAMES
 
-PREDICTED = {"a model": {name: Change(0.01, 0.0) for name in NAMES}}
+PREDICTED: dict[str, dict[str, Change | None]] = {
+    "a model": {name: Change(0.01, 0.0) for name in NAMES}
+}
 
 
 def test_the_recorded_answers_are_fine() -> None:

@@ -107,10 +107,11 @@ def dispatcher(situation: Situation) -> Iterator[Checked]:
             proposed(f"{DISPATCHER}=alltoall"),
         )
     elif situation.in_pods:
+        title = ENGINES[situation.spec.engine.name].title
         yield situation.warning(
             CheckCode.DISPATCHER,
             DISPATCHER,
-            f"{machines.image} is not known to contain {asked} for this version of Megatron. "
+            f"{machines.image} is not known to contain {asked} for this version of {title}. "
             "Without it, every rank fails at the first layer with experts.",
             "Run python -c 'import deep_ep' in the image: HybridEP is a part of that package. If "
             "it fails, use alltoall.",
