@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 
 from seatrial.catalog.fabrics import Fabric, VariableToAvoid
 from seatrial.engines.registry import ENGINES
-from seatrial.monitoring.hang_timeouts import USUAL_GROWTH
 from seatrial.planning.plan import dataset_location
 from seatrial.rendering.context import Scene
 from seatrial.rendering.expansion import escape
@@ -119,7 +118,7 @@ def _worker_environment(scene: Scene) -> dict[str, str]:
     if not scene.on_cpu:
         values |= recorder_environment(scene)
     growth = scene.plan.length.largest_growth
-    if growth > USUAL_GROWTH:
+    if growth > 1:
         # The supervisor waits longer for the first step of a much larger batch.
         values["SEATRIAL_STEP_GROWTH"] = f"{growth:g}"
     if scene.tier is not None and scene.tier.visible_after_seconds != DEFAULT_SECONDS:

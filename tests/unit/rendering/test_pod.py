@@ -55,13 +55,12 @@ def test_ranks_that_update_on_the_host_share_its_cores() -> None:
 
 
 def test_the_supervisor_knows_by_how_much_steps_grow() -> None:
-    def told(size: int) -> object:
-        early = f"training.batch_schedule=[{{global_batch_size: {size}, until_tokens: 100M}}]"
-        made = environment(pod(early, "training.global_batch_size=1024")["containers"][TRAINING])
-        return made.get("SEATRIAL_STEP_GROWTH")
+    def told(*schedule: str) -> object:
+        given = pod("training.global_batch_size=1024", *schedule)["containers"][TRAINING]
+        return environment(given).get("SEATRIAL_STEP_GROWTH")
 
-    assert told(64) == "16"
-    assert told(256) is None
+    assert told("training.batch_schedule=[{global_batch_size: 64, until_tokens: 100M}]") == "16"
+    assert told() is None
 
 
 def test_half_a_node_is_half_of_everything_and_pods_stay_apart() -> None:
