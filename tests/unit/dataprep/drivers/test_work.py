@@ -9,7 +9,6 @@ import pytest
 
 from seatrial.dataprep.drivers.driver import Job, line_of
 from seatrial.dataprep.drivers.work import Bench
-from seatrial.dataprep.kernel import run
 from seatrial.dataprep.prepare import list_tasks
 from seatrial.dataprep.tasks.frozen import freeze_into
 from seatrial.dataprep.tasks.records import PartRecord
@@ -53,8 +52,6 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ready:
     for name in ("gigatoken", "tokenizers"):
         counted(name)
     backends.reference_backend.cache_clear()
-    # What other tests have left in this process is not to look like a tokenizer's grown cache.
-    monkeypatch.setattr(run, "memory_in_use", lambda: 0)
     store = LocalStore(tmp_path / "out")
     tasks = freeze_into(store, *list_tasks(plan(write_corpus(tmp_path, sources=1))))
     return Ready(tasks, Job.of(tasks, store.address), loaded)

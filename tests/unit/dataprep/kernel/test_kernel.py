@@ -46,12 +46,6 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 PIECE = st.one_of(TEXT, st.sampled_from([*TEXTS, "<|", "<|endoftext|>", "\0", "\n\n", "e" * 500]))
 
 
-@pytest.fixture(autouse=True)
-def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process of the tests may be large; that is not what they are about."""
-    monkeypatch.setattr(kernel, "memory_in_use", lambda: 0)
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet"])
 def test_every_format_gives_the_tokens_of_the_reference(name: str, tmp_path: Path) -> None:
     path = tmp_path / "made.parquet"
