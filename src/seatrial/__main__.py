@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m seatrial` runs the `seatrial` command."""
 
+import gc
 import sys
 from typing import NoReturn
 
@@ -11,6 +12,8 @@ STOPPED = 130
 
 def main() -> NoReturn:
     """Load and run the CLI. Ctrl-C while it loads exits silently."""
+    # Objects made at start-up live until the end: collecting garbage costs 7 % of `validate`.
+    gc.set_threshold(200_000)
     try:
         # Imported here so that an interrupt is caught.
         from seatrial.cli.main import main as run  # noqa: PLC0415
