@@ -27,7 +27,7 @@ from seatrial.planning.counted import Pass, RankCount
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.full_size.counter import StepCounter
 from seatrial.worker.megatron.full_size.kernels import replace_engine_kernels
-from seatrial.worker.megatron.full_size.routing import Routing, route
+from seatrial.worker.megatron.full_size.routing import route_evenly
 from seatrial.worker.megatron.full_size.storages import (
     largest_of,
     memory_of,
@@ -66,7 +66,7 @@ def count_rank(arguments: Sequence[str], counter: StepCounter, options: CountOpt
     with fake, counter:
         args = parse_and_validate_args(hand_over(arguments))
         if args.num_experts:
-            route(counter, _routing(args, options))
+            route_evenly(counter, args.moe_router_topk, options.imbalance)
         container = pretrain_cfg_container_from_args(args, model_config(args))
         pretrain(
             container,
@@ -261,15 +261,15 @@ class _CountedStep:
         )
 
 
-def _routing(args: Namespace, options: CountOptions) -> Routing:
-    return Routing(args.num_experts, args.moe_router_topk, options.imbalance)
-
-
 def _assumptions(counter: StepCounter, args: Namespace, options: CountOptions) -> tuple[str, ...]:
     """Say what was assumed because no data was computed."""
     found = []
     if args.num_experts:
-        found.append(_routing(args, options).assumption)
+        found.append(
+            "every expert receives the same number of tokens"
+            if options.imbalance == 1
+            else f"the experts of this rank receive {options.imbalance:g} times their even share"
+        )
     if counter.assumed and options.is_fake:
         found.append("values that the host reads from the GPU: no flag is set, numbers are 1")
     return tuple(found)
