@@ -205,7 +205,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_records_are_reused_until_the_layout_changes(calls: list[int], tmp_path: Path) -> None:
     plan = resolved(*STAGES)
+    assert FullSizeDrill(plan, tmp_path, None).find() is None
     first = FullSizeDrill(plan, tmp_path, None).run()
+    assert FullSizeDrill(plan, tmp_path, None).find() == replace(first, reused=2)
     again = FullSizeDrill(plan, tmp_path, None).run()
     assert sorted(calls) == [0, 8]
     assert (first.reused, again.reused) == (0, 2)
