@@ -246,6 +246,7 @@ def test_the_command_prints_counted_and_planned_figures(calls: list[int], tmp_pa
     assert "decoder.layers.0.mlp" in said
     assert "Imitated kernels: flash attention." in said
     assert "Assumed: even routing." in said
+    assert "NCCL and the fabric, speed" in said
     lines = [line.split() for line in said.splitlines()]
     header = next(line for line in lines if line[:2] == ["stage", "ranks"])
     assert header[-3:] == ["peak", "in", "verdict"]
