@@ -5,20 +5,20 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import Annotated
 
 import typer
 
 from seatrial.cli.data_progress import format_seconds
+from seatrial.cli.full_size_text import say_full_size
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.drills import Announce, DrillName, Result, steps_of
-from seatrial.rehearsal.rehearse import KEPT, not_proven
+from seatrial.rehearsal.drills import USUAL_DRILLS, Announce, DrillName, Result, steps_of
+from seatrial.rehearsal.rehearse import KEPT
 from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
     columns,
@@ -29,13 +29,17 @@ from seatrial.reports.terminal import (
     say_text,
     seatrial_words,
 )
-from seatrial.sdk.rehearse import RehearsalWatch, rehearse
+from seatrial.sdk.rehearse import RehearsalWatch, Rehearsed, rehearse
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=examples("seatrial rehearse run.yaml", "seatrial rehearse run.yaml --drill kill")
+    epilog=examples(
+        "seatrial rehearse run.yaml",
+        "seatrial rehearse run.yaml --drill kill",
+        "seatrial rehearse run.yaml --full-size",
+    )
 )
 def command(
     file: SpecFile,
@@ -48,6 +52,13 @@ def command(
             help="Only have the engine parse the production arguments at the real world size.",
         ),
     ] = False,
+    full_size: Annotated[
+        bool,
+        typer.Option(
+            "--full-size",
+            help="Only count memory and communication of the real run, rank by rank, without GPUs.",
+        ),
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(help="The seed of an earlier rehearsal, to repeat its kill drill.")
     ] = None,
@@ -56,9 +67,10 @@ def command(
     """Rehearse a run: train a small twin of it on this host's CPU with the real engine.
 
     The drills train, kill a process and resume, reshard the checkpoint, evaluate, and export the
-    weights. Needs the worker extra.
+    weights. With --full-size, the engine instead runs one step of each kind of rank of the real run
+    without data, and counts what it needs. Needs the worker extra.
     """
-    chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
+    chosen = _chosen(drill, arguments_only=arguments_only, full_size=full_size)
     twins: list[Twin] = []
 
     def began(plan: Plan, found: Sequence[Twin]) -> None:
@@ -70,6 +82,8 @@ def command(
         if not as_json:
             _clear()
             _say_result(result, many=len(twins) > 1)
+            if result.counted is not None:
+                say_full_size(result.counted)
 
     again = seatrial_words("rehearse", file, *overrides or ())
     with on_interrupt(f"Logs are kept in .seatrial. To rehearse again: {again}"):
@@ -83,13 +97,29 @@ def command(
     if as_json:
         say_json(done.report.to_dict())
     else:
-        _conclude(done.plan, twins, done.file)
-        if done.report.ok:
-            say_following(seatrial_words("launch", file, *overrides or ()), "next    ")
-        else:
-            say(f"next    seatrial diagnose {done.file.parent}")
+        _conclude(done, twins)
+        _say_next(done, seatrial_words("launch", file, *overrides or ()))
     if not done.report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _say_next(done: Rehearsed, command: str) -> None:
+    if done.report.ok:
+        say_following(command, "next    ")
+    else:
+        say(f"next    seatrial diagnose {done.file.parent}")
+
+
+def _chosen(
+    drill: DrillName | None, *, arguments_only: bool, full_size: bool
+) -> tuple[DrillName, ...]:
+    """Return the drills that the options name."""
+    named = [
+        *([DrillName.ARGUMENTS] if arguments_only else []),
+        *([DrillName.FULL_SIZE] if full_size else []),
+        *([drill] if drill else []),
+    ]
+    return tuple(dict.fromkeys(named)) or USUAL_DRILLS
 
 
 def _headline(twin: Twin, name: str) -> str:
@@ -121,8 +151,9 @@ def _say_result(result: Result, *, many: bool) -> None:
         say_text(f"{text}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
 
 
-def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
+def _conclude(done: Rehearsed, found: list[Twin]) -> None:
     """Print what the twin kept and changed, what a CPU cannot prove, and the report's path."""
+    plan = done.plan
     if found:
         say_text(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.", rest="  ")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
@@ -130,8 +161,8 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
             replaced[_peaks(plan)] = None
         if replaced:
             say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
-    say_text(f"Not proven on a CPU: {', '.join(not_proven(plan))}.", rest="  ")
-    say(f"report  {target}")
+    say_text(f"Not proven on a CPU: {', '.join(done.report.not_proven)}.", rest="  ")
+    say(f"report  {done.file}")
 
 
 def _shrunk(plan: Plan, found: list[Twin]) -> str:
@@ -205,8 +236,10 @@ def _announcer(*, quiet: bool) -> Announce:
         nonlocal printed
         if quiet:
             return
-        last = steps_of(doing)
-        words = f"{doing}, step {step} of {last}{left.words(drill, doing, step)}"
+        counts = drill is DrillName.FULL_SIZE
+        last = 100 if counts else steps_of(doing)
+        steps = f", step {step} of {last}{left.words(drill, doing, step)}"
+        words = doing if counts else f"{doing}{steps}"
         if sys.stderr.isatty():
             done = round(20 * min(step, last) / last)
             bar = "█" * done + "░" * (20 - done)
