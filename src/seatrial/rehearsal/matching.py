@@ -168,39 +168,22 @@ class _Matcher:
     def __init__(self, pairing: Pairing) -> None:
         self._records = pairing.records
         self._collectives = pairing.collectives
-        # Without a common assumption, ranks get different numbers of tokens.
-        self._same_routing = len({record.assumed for record in pairing.records.values()}) == 1
 
     def compare_group(self, key: GroupKey) -> list[HangFinding]:
         """Return one finding for each way in which a member differs from most others."""
         members = {rank: ops for rank, ops in self._collectives[key].items() if rank in key[1]}
         if len(members) < 2:
             return []
-        number = self._first_difference(members)
+        # With different assumptions, ranks get different numbers of tokens.
+        sized = len({self._records[rank].assumed for rank in members}) == 1
+        number = _first_difference(members, sized=sized)
         if number is None:
             return []
         kinds: dict[object, list[int]] = {}
         for rank, operations in members.items():
-            kinds.setdefault(self._signature(operations, number), []).append(rank)
+            kinds.setdefault(_signature(operations, number, sized=sized), []).append(rank)
         usual, *odd = sorted(kinds.values(), key=lambda ranks: (-len(ranks), ranks[0]))
         return [self._difference(key, members, number, usual[0], ranks[0]) for ranks in odd]
-
-    def _first_difference(self, members: dict[int, list[Operation]]) -> int | None:
-        longest = max(map(len, members.values()))
-        for number in range(longest):
-            if len({self._signature(operations, number) for operations in members.values()}) > 1:
-                return number
-        return None
-
-    def _signature(self, operations: list[Operation], number: int) -> tuple[object, ...] | None:
-        if number >= len(operations):
-            return None
-        event = operations[number].communication
-        sized = self._same_routing or event.kind != "all_to_all"
-        root = event.peer if event.kind == "broadcast" else None
-        size = event.size if sized and event.kind != "barrier" else None
-        dtype = event.dtype if event.kind != "barrier" else ""
-        return (event.kind, dtype, size, root)
 
     def _difference(
         self,
@@ -299,6 +282,27 @@ def _head(stream: Stream) -> Launch:
     if stream.waits is None:
         raise ValueError(f"rank {stream.record.rank} is not blocked")
     return stream.waits.queue[0]
+
+
+def _first_difference(members: dict[int, list[Operation]], *, sized: bool) -> int | None:
+    for number in range(max(map(len, members.values()))):
+        if len({_signature(each, number, sized=sized) for each in members.values()}) > 1:
+            return number
+    return None
+
+
+def _signature(
+    operations: list[Operation], number: int, *, sized: bool
+) -> tuple[object, ...] | None:
+    """Return what must be equal on all members; `sized` is False if routing differs."""
+    if number >= len(operations):
+        return None
+    event = operations[number].communication
+    if event.kind == "barrier":
+        return (event.kind,)
+    root = event.peer if event.kind == "broadcast" else None
+    size = event.size if sized or event.kind != "all_to_all" else None
+    return (event.kind, event.dtype, size, root)
 
 
 def _at(operations: list[Operation], number: int) -> Operation | None:

@@ -15,6 +15,7 @@ partner was not executed, the rank that represents it stands in.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import inf
 
 from seatrial.planning.counted import Communication, Compute, Group, RankCount, Wait
@@ -109,6 +110,8 @@ class Stream:
     """What the stream is blocked by."""
     done: list[Busy | Blocked] = field(default_factory=list)
     """What the stream has executed, without waits of no duration."""
+    clocks: list[float] = field(default_factory=list)
+    """When the stream began each event."""
 
     @property
     def is_finished(self) -> bool:
@@ -195,25 +198,27 @@ class Pairing:
         return key
 
     def connect(self) -> None:
-        """Note for each operation what it awaits; surplus operations await what never comes."""
+        """Note for each operation what it awaits; one without its counterpart never starts."""
         for members in self.collectives.values():
-            lists = [operations for operations in members.values() if operations]
-            for operations in lists:
+            for rank, operations in members.items():
+                others = [each for other, each in members.items() if other != rank]
                 for number, operation in enumerate(operations):
-                    for others in lists:
-                        if others is not operations and number < len(others):
-                            _await(operation, others[number])
+                    for each in others:
+                        _await(operation, each[number] if number < len(each) else None)
         for own, others in self.channels():
-            for one, other in zip(own, others, strict=False):
-                _await(one, other)
-                if one.peer == one.partner:
+            mutual = own[0].peer == own[0].partner
+            for one, other in zip_longest(own, others):
+                if one is not None:
+                    _await(one, other)
+                if other is not None and mutual:
                     _await(other, one)
 
 
-def _await(one: Operation, other: Operation) -> None:
-    one.awaits.append(other)
+def _await(one: Operation, other: Operation | None) -> None:
     one.missing += 1
-    other.listeners.append(one)
+    if other is not None:
+        one.awaits.append(other)
+        other.listeners.append(one)
 
 
 class Execution:
@@ -254,6 +259,7 @@ class Execution:
         while stream.position < len(events) and stream.waits is None:
             index, event = stream.position, events[stream.position]
             stream.position += 1
+            stream.clocks.append(stream.clock)
             if isinstance(event, Compute):
                 begin = stream.clock
                 stream.clock += self._cost(stream.record, event) if self._cost else 0.0
