@@ -13,6 +13,7 @@ import pytest
 from seatrial.catalog.catalog import Catalog
 from seatrial.engine_process.package_path import python_path
 from seatrial.engine_process.process import worker_python
+from seatrial.engines.engine import Arguments
 from seatrial.planning.counted import RankCount
 from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
@@ -64,6 +65,7 @@ LAYOUTS = {
     ),
 }
 PLANTED = LAYOUTS["tp · pp"]
+WITHOUT_FP32: Arguments = {"accumulate-allreduce-grads-in-fp32": None}
 TENSOR = "TENSOR_MODEL_PARALLEL_GROUP"
 REPLICAS = "DATA_PARALLEL_GROUP_WITH_CP"
 
@@ -83,10 +85,12 @@ class Counting:
             text=True,
         )
 
-    def rank(self, plan: Plan, rank: int, fault: str = "", **changed: object) -> RankCount:
+    def rank(
+        self, plan: Plan, rank: int, fault: str = "", changed: Arguments | None = None
+    ) -> RankCount:
         """Count one rank, with changed arguments or a planted fault."""
         batches = min(plan.batch.micro_batches, 2 * plan.layout.pp_size)
-        arguments = MEGATRON.full_size_arguments(plan, batches).arguments | changed
+        arguments = MEGATRON.full_size_arguments(plan, batches).arguments | (changed or {})
         file = self._directory / f"{len(list(self._directory.iterdir()))}.json"
         case = {
             "words": MEGATRON.command_line(arguments),
@@ -105,8 +109,10 @@ class Counting:
 
     def close(self) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
+        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +206,7 @@ def test_planted_hangs_are_found(fault: str, legal: Legal, counting: Counting) -
 
 
 def test_uneven_layers_are_found(legal: Legal, counting: Counting) -> None:
-    changed = {3: counting.rank(legal[0], 3, **{"num-layers": 12})}
+    changed = {3: counting.rank(legal[0], 3, changed={"num-layers": 12})}
     found = {finding.group.name: finding for finding in findings(legal, changed)}
     assert found[REPLICAS].hang is Hang.SIZE
     assert found[REPLICAS].ranks == (1, 3)
@@ -208,6 +214,6 @@ def test_uneven_layers_are_found(legal: Legal, counting: Counting) -> None:
 
 
 def test_gradients_in_another_type_are_found(legal: Legal, counting: Counting) -> None:
-    changed = {5: counting.rank(legal[0], 5, **{"accumulate-allreduce-grads-in-fp32": None})}
+    changed = {5: counting.rank(legal[0], 5, changed=WITHOUT_FP32)}
     [finding] = [each for each in findings(legal, changed) if each.group.name == REPLICAS]
     assert (finding.hang, finding.ranks) == (Hang.DTYPE, (5, 7))

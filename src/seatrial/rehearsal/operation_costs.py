@@ -22,6 +22,7 @@ from seatrial.planning.timing.rates import Rates
 from seatrial.planning.timing.step_time import Pieces, StepTimer
 from seatrial.planning.timing.traffic import StageCount, stage_counts
 from seatrial.planning.workload import Workload
+from seatrial.rehearsal.streams import POINT_TO_POINT
 
 PRODUCTS, ATTENTION = "matrix_product", "attention"
 """Kinds of counted operations; the others are part of the products' cost."""
@@ -80,25 +81,29 @@ class OperationCosts:
         """Seconds of a step that no event explains."""
         return self.planned.parts[TimePart.OTHER]
 
-    def kind(self, group: Group) -> TrafficKind:
-        """Return what a group carries."""
-        return self._kinds.get(group.name, TrafficKind.OTHER)
+    def kind(self, group: Group, event: Communication) -> TrafficKind:
+        """Return what a communication carries."""
+        kind = self._kinds.get(group.name, TrafficKind.OTHER)
+        if kind is TrafficKind.OTHER and event.kind in POINT_TO_POINT:
+            # Two stages send in one direction through the group of all ranks.
+            return TrafficKind.PIPELINE
+        return kind
 
     def seconds(self, record: RankCount, event: Compute | Communication) -> float:
         """Return the seconds of an event; setting up the engine takes none."""
         if event.during is Pass.SETUP:
             return 0.0
         if isinstance(event, Communication):
-            return self._scale * self._traffic(record.groups[event.group], record.rank, event)
+            return self._scale * self._traffic(record.groups[event.group], event)
         rates = self._stages[record.pp_rank]
         if event.during is Pass.UPDATE:
             return rates.update * event.moved
         products, attention = event.flops.get(PRODUCTS, 0), event.flops.get(ATTENTION, 0)
         return rates.product * products + rates.attention * attention
 
-    def _traffic(self, group: Group, rank: int, event: Communication) -> float:
-        kind, rates = self.kind(group), self._rates
-        route = self._route(group, rank, event, kind)
+    def _traffic(self, group: Group, event: Communication) -> float:
+        kind, rates = self.kind(group, event), self._rates
+        route = self._route(group, event, kind)
         match kind:
             case TrafficKind.TENSOR:
                 return rates.layer * _tensor(route, rates, event, len(group.ranks))
@@ -107,20 +112,22 @@ class OperationCosts:
             case TrafficKind.EXPERTS:
                 moved = route.link / rates.expert_link + route.network / rates.expert_network
                 return rates.layer * (moved + rates.expert_latency)
-            case TrafficKind.PIPELINE if event.peer is not None:
+            case TrafficKind.PIPELINE:
                 return (route.link + route.network) / rates.transfer + rates.transfer_latency
         network = rates.data_network / (1 + self._nodes / rates.data_nodes)
         return route.link / rates.data_link + route.network / network
 
-    def _route(self, group: Group, rank: int, event: Communication, kind: TrafficKind) -> Route:
+    def _route(self, group: Group, event: Communication, kind: TrafficKind) -> Route:
         """Return the seconds of a message at nominal rates."""
         members = len(group.ranks)
         stride = max(1, (group.ranks[-1] - group.ranks[0]) // max(1, members - 1))
         if event.kind == "all_to_all":
             return self._place.exchange(event.size, members, stride)
-        if event.peer is not None and kind is TrafficKind.PIPELINE:
-            return self._place.neighbour(event.size, stride, members)
-        if event.kind in ("send", "receive"):
+        if kind is TrafficKind.PIPELINE:
+            layout = self._place.layout
+            away = layout.world_size // layout.pp_size
+            return self._place.neighbour(event.size, away, layout.pp_size)
+        if event.kind in POINT_TO_POINT:
             return self._place.ring(event.size, members, stride)
         both_ways = 2 if event.kind == "all_reduce" else 1
         return self._place.ring(both_ways * event.size * (members - 1) / members, members, stride)

@@ -6,7 +6,7 @@ The schedule follows from the events: their order on each stage, the waits, and 
 stages. All ranks of a stage do the same at the same time, so one of each is enough.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -194,7 +194,7 @@ def _limiting(item: Blocked) -> Operation:
 
 
 def _stage(stream: Stream, costs: OperationCosts, executed: float) -> StageTime:
-    exposed: Counter[TrafficKind] = Counter()
+    exposed: dict[TrafficKind, float] = dict.fromkeys(TrafficKind, 0.0)
     computing = bubble = 0.0
     for item in stream.done:
         if isinstance(item, Busy):
@@ -203,7 +203,7 @@ def _stage(stream: Stream, costs: OperationCosts, executed: float) -> StageTime:
         operation = _limiting(item)
         begin = min(max(item.begin, operation.begin), item.end)
         own = operation.launch.ready >= operation.begin
-        kind = costs.kind(operation.group)
+        kind = costs.kind(operation.group, operation.communication)
         exposed[kind] += item.end - begin
         if own:
             # Only its own earlier communications delayed it.
@@ -212,12 +212,12 @@ def _stage(stream: Stream, costs: OperationCosts, executed: float) -> StageTime:
             bubble += begin - item.begin
     bubble += executed - stream.clock
     record = stream.record
-    return StageTime(record.pp_rank, record.rank, computing, dict(exposed), bubble)
+    return StageTime(record.pp_rank, record.rank, computing, exposed, bubble)
 
 
 def _critical_path(execution: Execution, costs: OperationCosts) -> tuple[PathPart, ...]:
     """Follow the longest chain of dependencies back from the end of the step."""
-    found: Counter[tuple[int, TrafficKind | None]] = Counter()
+    found: defaultdict[tuple[int, TrafficKind | None], float] = defaultdict(float)
     stream = max(execution.streams.values(), key=lambda stream: stream.clock)
     position = {rank: len(each.done) - 1 for rank, each in execution.streams.items()}
     moment = stream.clock
@@ -235,7 +235,7 @@ def _critical_path(execution: Execution, costs: OperationCosts) -> tuple[PathPar
             continue
         operation = _limiting(item)
         while True:
-            kind = costs.kind(operation.group)
+            kind = costs.kind(operation.group, operation.communication)
             found[stage, kind] += operation.end - operation.begin
             latest = max((operation, *operation.awaits), key=lambda op: op.launch.ready)
             stream = execution.streams[latest.rank]
@@ -270,7 +270,7 @@ def _spans(execution: Execution, costs: OperationCosts) -> Iterator[Span]:
             if operation.end > operation.begin:
                 yield Span(
                     stage,
-                    STREAMS[costs.kind(operation.group)],
+                    STREAMS[costs.kind(operation.group, operation.communication)],
                     operation.begin,
                     operation.end,
                     sent.kind,

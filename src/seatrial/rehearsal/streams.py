@@ -205,9 +205,9 @@ class Pairing:
                 for number, operation in enumerate(operations):
                     for each in others:
                         _await(operation, each[number] if number < len(each) else None)
-        for own, others in self.channels():
+        for own, theirs in self.channels():
             mutual = own[0].peer == own[0].partner
-            for one, other in zip_longest(own, others):
+            for one, other in zip_longest(own, theirs):
                 if one is not None:
                     _await(one, other)
                 if other is not None and mutual:
