@@ -3,15 +3,19 @@
 """Hangs that tests plant in the engine: each makes some ranks communicate differently."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from megatron.core import mpu
-from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
+from megatron.core.distributed import DistributedDataParallel
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.pipeline_parallel import p2p_communication
 from megatron.core.tensor_parallel import layers
+
+# The package has a function of the same name.
+finalize_model_grads = import_module("megatron.core.distributed.finalize_model_grads")
 
 
 def extra_collective() -> None:
@@ -44,11 +48,9 @@ def swapped_buckets() -> None:
     original = DistributedDataParallel.finish_grad_sync
 
     def finish(self: Any, *args: Any, **options: Any) -> None:
-        groups = self.bucket_groups
         if mpu.get_data_parallel_rank() == 1:
-            self.bucket_groups = groups[::-1]
+            self.bucket_groups.reverse()
         original(self, *args, **options)
-        self.bucket_groups = groups
 
     DistributedDataParallel.finish_grad_sync = finish
 

@@ -56,16 +56,16 @@ LAYOUTS = {
         "parallelism.pp_size=4",
         "parallelism.recompute=full",
     ),
-    "overlap": (
+    "no overlap": (
         GPT,
         "parallelism.tp_size=2",
         "parallelism.pp_size=2",
-        "performance.gradient_overlap=true",
-        "performance.parameter_overlap=true",
+        "performance.gradient_overlap=false",
+        "performance.parameter_overlap=false",
     ),
 }
-PLANTED = LAYOUTS["tp · pp"]
-WITHOUT_FP32: Arguments = {"accumulate-allreduce-grads-in-fp32": None}
+PLANTED = LAYOUTS["no overlap"]
+IN_BF16: Arguments = {"grad-reduce-in-bf16": True}
 TENSOR = "TENSOR_MODEL_PARALLEL_GROUP"
 REPLICAS = "DATA_PARALLEL_GROUP_WITH_CP"
 
@@ -150,13 +150,13 @@ Legal = tuple[Plan, dict[int, RankCount]]
 ALL = tuple(range(8))
 # Rank = tensor + 2 * replica + 4 * stage.
 CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
-    "extra_collective": ((1,), Hang.KIND, TENSOR, (0, 1), "tests/engine/hang_faults.py"),
+    "extra_collective": ((1,), Hang.KIND, TENSOR, (0, 1), "core/transformer/mlp.py"),
     "extra_on_stage": (
         (4, 5, 6, 7),
         Hang.MISSING,
         "MODEL_PARALLEL_GROUP",
         (0, 4),
-        "tests/engine/hang_faults.py",
+        "finalize_model_grads.py",
     ),
     "swapped_buckets": ((2,), Hang.SIZE, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
     "missing_receive": (
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
         Hang.CYCLE,
         "PIPELINE_MODEL_PARALLEL_GROUP",
         (0, 4),
-        "tests/engine/hang_faults.py",
+        "p2p_communication.py",
     ),
     "crossed_groups": (ALL, Hang.CYCLE, TENSOR, (0, 1), "finalize_model_grads.py"),
 }
@@ -214,6 +214,6 @@ def test_uneven_layers_are_found(legal: Legal, counting: Counting) -> None:
 
 
 def test_gradients_in_another_type_are_found(legal: Legal, counting: Counting) -> None:
-    changed = {5: counting.rank(legal[0], 5, changed=WITHOUT_FP32)}
+    changed = {5: counting.rank(legal[0], 5, changed=IN_BF16)}
     [finding] = [each for each in findings(legal, changed) if each.group.name == REPLICAS]
     assert (finding.hang, finding.ranks) == (Hang.DTYPE, (5, 7))

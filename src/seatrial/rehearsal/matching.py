@@ -239,6 +239,8 @@ class _Matcher:
             hang = _reason(one, other)
             if hang is None:
                 continue
+            number = _first_other_batch(own, others, number)
+            one, other = _at(own, number), _at(others, number)
             partner, peer, group = own[0].partner, own[0].peer, own[0].group
             represents = peer if peer != partner else None
             sides = (
@@ -282,6 +284,18 @@ def _head(stream: Stream) -> Launch:
     if stream.waits is None:
         raise ValueError(f"rank {stream.record.rank} is not blocked")
     return stream.waits.queue[0]
+
+
+def _first_other_batch(own: list[Operation], others: list[Operation], number: int) -> int:
+    """Return the first transfer whose sides belong to different micro-batches, at most `number`.
+
+    Messages of equal size hide a missing one until the end.
+    """
+    for index, (one, other) in enumerate(zip(own[:number], others, strict=False)):
+        pair = (one.communication.micro_batch, other.communication.micro_batch)
+        if pair[0] != pair[1] and min(pair) >= 0:
+            return index
+    return number
 
 
 def _first_difference(members: dict[int, list[Operation]], *, sized: bool) -> int | None:

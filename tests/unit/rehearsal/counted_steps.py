@@ -71,6 +71,8 @@ class Recorder:
         self.place_of = self.layout.coordinates(rank)
         self.stage = self.place_of[Axis.PP]
         self.groups: list[Group] = []
+        self._named: dict[str, int] = {}
+        self._known: dict[tuple[str, str], int] = {}
         self.places: list[Place] = []
         self.events: list[Event] = []
         self.timeline: list[MemoryPoint] = []
@@ -80,9 +82,8 @@ class Recorder:
         self.in_flight = 0
 
     def group(self, name: str, *axes: Axis) -> int:
-        known = [index for index, group in enumerate(self.groups) if group.name == name]
-        if known:
-            return known[0]
+        if name in self._named:
+            return self._named[name]
         grid = EXPERT_AXES if Axis.EP in axes else DENSE_AXES
         own = self.layout.coordinates(self.rank, grid)
         inside = [axis for axis in grid if axis in axes]
@@ -93,16 +94,17 @@ class Recorder:
         return self.group_of(name, tuple(sorted(ranks)))
 
     def group_of(self, name: str, ranks: tuple[int, ...]) -> int:
-        group = Group(name, ranks)
-        if group not in self.groups:
-            self.groups.append(group)
-        return self.groups.index(group)
+        if name not in self._named:
+            self._named[name] = len(self.groups)
+            self.groups.append(Group(name, ranks))
+        return self._named[name]
 
     def place(self, line: str) -> int:
-        place = Place(self.module, line)
-        if place not in self.places:
-            self.places.append(place)
-        return self.places.index(place)
+        known = self._known.get((self.module, line))
+        if known is None:
+            known = self._known[self.module, line] = len(self.places)
+            self.places.append(Place(self.module, line))
+        return known
 
     def add(self, event: Event) -> None:
         self.events += self.change(self, event)
