@@ -18,7 +18,11 @@ ROWS = (COMPUTE, *STREAMS.values())
 ALL_STREAMS = 4
 """Up to this number of stages, the picture has all streams of each; otherwise of three."""
 MOST_STAGES = 16
-PASSES = (Pass.FORWARD, Pass.BACKWARD, Pass.UPDATE)
+PASSES = {
+    Pass.FORWARD: " of a micro-batch",
+    Pass.BACKWARD: " of a micro-batch",
+    Pass.UPDATE: "",
+}
 STYLES = {
     Pass.SETUP: "c6",
     Pass.FORWARD: "forward",
@@ -89,7 +93,7 @@ def step_picture(trace: StepTrace) -> str:
                 continue
             boxes += _boxes(own, len(rows), pixel)
             rows.append(f"stage {stage}" if stream == COMPUTE else f"    {stream}")
-    meaning = [(STYLES[each], f"{each} (micro-batch)") for each in PASSES]
+    meaning = [(STYLES[each], f"{each}{note}") for each, note in PASSES.items()]
     words = legend((), (), *meaning, (EXCHANGED, "communication"))
     return timeline(boxes, rows) + words
 
@@ -167,7 +171,7 @@ def _memory_row(record: RankCount, trace: StepTrace | None) -> tuple[Curve, Curv
     live = [(time, float(point.live)) for time, point in zip(times, points, strict=True)]
     flying = [(time, float(point.in_flight)) for time, point in zip(times, points, strict=True)]
     label = f"stage {record.pp_rank}"
-    return Curve(label, live, "live", tip), Curve(label, flying, "flight", tip)
+    return Curve(label, live, "live", tip, gib(highest)), Curve(label, flying, "flight", tip)
 
 
 def step_page(name: str, trace: StepTrace, records: Iterable[RankCount]) -> str:

@@ -142,6 +142,8 @@ class Curve:
     """Its CSS class."""
     tip: str
     """The tooltip."""
+    note: str = ""
+    """The text below the label."""
 
 
 def curves(rows: Sequence[Sequence[Curve]], limit: float | None = None) -> str:
@@ -157,7 +159,8 @@ def curves(rows: Sequence[Sequence[Curve]], limit: float | None = None) -> str:
     parts = []
     for number, row in enumerate(rows):
         foot = (number + 1) * (CURVE + 4)
-        parts.append(_text(0, foot - CURVE * 0.4, row[0].label))
+        parts.append(_text(0, foot - CURVE * 0.6, row[0].label))
+        parts.append(_text(0, foot - CURVE * 0.2, row[0].note))
         for curve in row:
             top = highest if curve is row[0] else max((v for _, v in curve.points), default=0) or 1
             parts.append(_curve(curve, across, CURVE / top, foot, filled=curve is row[0]))
