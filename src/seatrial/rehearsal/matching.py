@@ -15,13 +15,13 @@ from seatrial.planning.counted import Communication, Group, Place, RankCount
 from seatrial.rehearsal.streams import (
     NEVER,
     POINT_TO_POINT,
+    ComputeStream,
     Execution,
     GroupKey,
     Launch,
     Operation,
     Pairing,
     Represent,
-    Stream,
 )
 from seatrial.units import format_bytes
 
@@ -279,7 +279,7 @@ def _awaited(launch: Launch, execution: Execution) -> tuple[Operation, Launch]:
     raise ValueError("the launch is not blocked")
 
 
-def _head(stream: Stream) -> Launch:
+def _head(stream: ComputeStream) -> Launch:
     """Return what a blocked rank waits for: the head of the stream that blocks it."""
     if stream.waits is None:
         raise ValueError(f"rank {stream.record.rank} is not blocked")

@@ -15,7 +15,7 @@ from seatrial.planning.counted import Compute, Pass, RankCount
 from seatrial.planning.timing.constants import TimingConstants
 from seatrial.planning.workload import Workload
 from seatrial.rehearsal.operation_costs import OperationCosts
-from seatrial.rehearsal.streams import Blocked, Busy, Execution, Operation, Pairing, Stream
+from seatrial.rehearsal.streams import Blocked, Busy, ComputeStream, Execution, Operation, Pairing
 
 STREAMS = {
     TrafficKind.TENSOR: "tp",
@@ -41,7 +41,7 @@ MOST_SENTENCES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """Something that takes time on a stream of a stage."""
 
     stage: int
@@ -103,7 +103,7 @@ class StepTrace:
     stages: tuple[StageTime, ...]
     path: tuple[PathPart, ...]
     """The critical path, most important part first."""
-    spans: tuple[Span, ...] = field(repr=False)
+    spans: tuple[TraceSpan, ...] = field(repr=False)
     clocks: Mapping[int, tuple[float, ...]] = field(repr=False)
     """When each stage begins each of its events."""
 
@@ -173,7 +173,7 @@ def step_trace(
     )
 
 
-def _period(stream: Stream, stages: int) -> float:
+def _period(stream: ComputeStream, stages: int) -> float:
     """Return the seconds between micro-batches on the last stage, which has no warm-up."""
     ends: dict[int, float] = {}
     for item in stream.done:
@@ -193,7 +193,7 @@ def _limiting(item: Blocked) -> Operation:
     return max(item.launch.operations, key=lambda operation: operation.end)
 
 
-def _stage(stream: Stream, costs: OperationCosts, executed: float) -> StageTime:
+def _stage(stream: ComputeStream, costs: OperationCosts, executed: float) -> StageTime:
     exposed: dict[TrafficKind, float] = dict.fromkeys(TrafficKind, 0.0)
     computing = bubble = 0.0
     for item in stream.done:
@@ -248,14 +248,14 @@ def _critical_path(execution: Execution, costs: OperationCosts) -> tuple[PathPar
     return tuple(sorted(parts, key=lambda part: -part.seconds))
 
 
-def _spans(execution: Execution, costs: OperationCosts) -> Iterator[Span]:
+def _spans(execution: Execution, costs: OperationCosts) -> Iterator[TraceSpan]:
     for stream in execution.streams.values():
         record = stream.record
         stage = record.pp_rank
         for item in stream.done:
             event = record.events[item.event] if isinstance(item, Busy) else None
             if isinstance(event, Compute):
-                yield Span(
+                yield TraceSpan(
                     stage,
                     COMPUTE,
                     item.begin,
@@ -268,7 +268,7 @@ def _spans(execution: Execution, costs: OperationCosts) -> Iterator[Span]:
         for operation in stream.operations.values():
             sent, place = operation.communication, record.places[operation.communication.place]
             if operation.end > operation.begin:
-                yield Span(
+                yield TraceSpan(
                     stage,
                     STREAMS[costs.kind(operation.group, operation.communication)],
                     operation.begin,

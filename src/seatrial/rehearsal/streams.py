@@ -98,7 +98,7 @@ class Blocked:
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class ComputeStream:
     """The compute stream of a rank."""
 
     record: RankCount
@@ -227,7 +227,7 @@ class Execution:
     def __init__(self, pairing: Pairing, cost: Cost | None = None) -> None:
         pairing.connect()
         self.streams = {
-            rank: Stream(record, pairing.operations[rank])
+            rank: ComputeStream(record, pairing.operations[rank])
             for rank, record in pairing.records.items()
         }
         self._cost = cost
@@ -247,11 +247,11 @@ class Execution:
         return max([stream.clock for stream in streams] + ends, default=0.0)
 
     @property
-    def blocked(self) -> list[Stream]:
+    def blocked(self) -> list[ComputeStream]:
         """The ranks that never finish."""
         return [stream for stream in self.streams.values() if not stream.is_finished]
 
-    def _advance(self, stream: Stream) -> None:
+    def _advance(self, stream: ComputeStream) -> None:
         """Execute a compute stream until it blocks or ends."""
         if stream.waits is not None:
             _unblock(stream, stream.waits)
@@ -270,7 +270,7 @@ class Execution:
             else:
                 self._launch(stream, index, event)
 
-    def _launch(self, stream: Stream, index: int, event: Communication) -> None:
+    def _launch(self, stream: ComputeStream, index: int, event: Communication) -> None:
         launch = stream.operations[index].launch
         if index == launch.last_event:
             launch.launched = stream.clock
@@ -312,13 +312,13 @@ class Execution:
             self._runnable.append(stream)
 
 
-def _wait(stream: Stream, event: int) -> None:
+def _wait(stream: ComputeStream, event: int) -> None:
     stream.waits = stream.operations[event].launch
     if stream.waits.end < NEVER:
         _unblock(stream, stream.waits)
 
 
-def _unblock(stream: Stream, launch: Launch) -> None:
+def _unblock(stream: ComputeStream, launch: Launch) -> None:
     if launch.end > stream.clock:
         stream.done.append(Blocked(launch, stream.clock, launch.end))
         stream.clock = launch.end

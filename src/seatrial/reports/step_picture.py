@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from seatrial.planning.counted import Pass, RankCount
-from seatrial.rehearsal.step_trace import COMPUTE, STREAMS, Span, StepTrace
+from seatrial.rehearsal.step_trace import COMPUTE, STREAMS, StepTrace, TraceSpan
 from seatrial.reports.plan_phrases import duration, gib
 from seatrial.reports.plan_style import STYLE
 from seatrial.reports.svg import WIDTH, Box, Curve, curves, legend, timeline
@@ -58,7 +58,7 @@ def _label(name: str, stage: int, stream: int, text: str) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": stage, "tid": stream, "args": {"name": text}}
 
 
-def _traced(span: Span) -> dict[str, Any]:
+def _traced(span: TraceSpan) -> dict[str, Any]:
     details = {
         "micro_batch": span.micro_batch if span.micro_batch >= 0 else None,
         "chunk": span.chunk,
@@ -107,7 +107,7 @@ def _ends(stages: Sequence[int]) -> set[int]:
     return {stages[0], stages[len(stages) // 2], stages[-1]}
 
 
-def _boxes(spans: list[Span], row: int, pixel: float) -> Iterator[Box]:
+def _boxes(spans: list[TraceSpan], row: int, pixel: float) -> Iterator[Box]:
     """Join what belongs to one pass of a micro-batch, and what is less than a pixel apart."""
     compute = spans[0].stream == COMPUTE
     ordered = sorted(spans, key=lambda span: span.begin)
@@ -118,13 +118,15 @@ def _boxes(spans: list[Span], row: int, pixel: float) -> Iterator[Box]:
             yield Box(row, begin, end, style, word, _tip(first, end - begin))
 
 
-def _part(span: Span) -> tuple[Pass, int, int]:
+def _part(span: TraceSpan) -> tuple[Pass, int, int]:
     return (span.during, span.micro_batch, span.chunk)
 
 
-def _joined(spans: Iterable[Span], trace_gap: float | None) -> Iterator[tuple[float, float, Span]]:
+def _joined(
+    spans: Iterable[TraceSpan], trace_gap: float | None
+) -> Iterator[tuple[float, float, TraceSpan]]:
     """Return intervals; without a gap, everything is one."""
-    first: Span | None = None
+    first: TraceSpan | None = None
     begin = end = 0.0
     for span in spans:
         if first is not None and (trace_gap is None or span.begin - end < trace_gap):
@@ -137,7 +139,7 @@ def _joined(spans: Iterable[Span], trace_gap: float | None) -> Iterator[tuple[fl
         yield begin, end, first
 
 
-def _tip(span: Span, seconds: float) -> str:
+def _tip(span: TraceSpan, seconds: float) -> str:
     batch = f" of micro-batch {span.micro_batch}" if span.micro_batch >= 0 else ""
     chunk = f", chunk {span.chunk}" if span.chunk else ""
     kind = "" if span.stream == COMPUTE else f"{span.stream} {span.name}, "
