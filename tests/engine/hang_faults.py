@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from megatron.core import mpu
-from megatron.core.distributed import DistributedDataParallel
+from megatron.core.distributed import DistributedDataParallel, param_and_grad_buffer
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.pipeline_parallel import p2p_communication
 from megatron.core.tensor_parallel import layers
@@ -48,9 +48,11 @@ def swapped_buckets() -> None:
     original = DistributedDataParallel.finish_grad_sync
 
     def finish(self: Any, *args: Any, **options: Any) -> None:
+        ordered = self.bucket_groups
         if mpu.get_data_parallel_rank() == 1:
-            self.bucket_groups.reverse()
+            self.bucket_groups = ordered[::-1]
         original(self, *args, **options)
+        self.bucket_groups = ordered
 
     DistributedDataParallel.finish_grad_sync = finish
 
@@ -76,13 +78,14 @@ def missing_receive() -> None:
 
 def condition_on_replica() -> None:
     """The second replica does not gather its weights."""
-    original = DistributedDataParallel.start_param_sync
+    groups = param_and_grad_buffer._ParamAndGradBucketGroup
+    original = groups.start_param_sync
 
     def sync(self: Any, *args: Any, **options: Any) -> None:
         if mpu.get_data_parallel_rank() != 1:
             original(self, *args, **options)
 
-    DistributedDataParallel.start_param_sync = sync
+    groups.start_param_sync = sync
 
 
 def second_gather() -> None:

@@ -67,6 +67,7 @@ LAYOUTS = {
 PLANTED = LAYOUTS["no overlap"]
 IN_BF16: Arguments = {"grad-reduce-in-bf16": True}
 TENSOR = "TENSOR_MODEL_PARALLEL_GROUP"
+STAGES = "PIPELINE_MODEL_PARALLEL_GROUP"
 REPLICAS = "DATA_PARALLEL_GROUP_WITH_CP"
 
 
@@ -152,37 +153,19 @@ ALL = tuple(range(8))
 CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
     "extra_collective": ((1,), Hang.KIND, TENSOR, (0, 1), "core/transformer/mlp.py"),
     "extra_on_stage": (
-        (4, 5, 6, 7),
-        Hang.MISSING,
+        (4, 5),
+        Hang.DTYPE,
         "MODEL_PARALLEL_GROUP",
         (0, 4),
         "finalize_model_grads.py",
     ),
     "swapped_buckets": ((2,), Hang.SIZE, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
-    "missing_receive": (
-        (0,),
-        Hang.MISSING,
-        "PIPELINE_MODEL_PARALLEL_GROUP",
-        (0, 4),
-        "p2p_communication.py",
-    ),
-    "condition_on_replica": ((2, 3), Hang.MISSING, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
-    "second_gather": ((6,), Hang.MISSING, REPLICAS, (4, 6), "param_and_grad_buffer.py"),
-    "wrong_type": (
-        (0, 1, 2, 3),
-        Hang.DTYPE,
-        "PIPELINE_MODEL_PARALLEL_GROUP",
-        (0, 4),
-        "p2p_communication.py",
-    ),
-    "sends_first": (
-        ALL,
-        Hang.CYCLE,
-        "PIPELINE_MODEL_PARALLEL_GROUP",
-        (0, 4),
-        "p2p_communication.py",
-    ),
-    "crossed_groups": (ALL, Hang.CYCLE, TENSOR, (0, 1), "finalize_model_grads.py"),
+    "missing_receive": ((0,), Hang.MISSING, STAGES, (0, 4), "p2p_communication.py"),
+    "condition_on_replica": ((2,), Hang.KIND, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
+    "second_gather": ((6,), Hang.KIND, REPLICAS, (4, 6), "param_and_grad_buffer.py"),
+    "wrong_type": ((0,), Hang.DTYPE, STAGES, (0, 4), "p2p_communication.py"),
+    "sends_first": ((0, 4), Hang.CYCLE, STAGES, (0, 4), "p2p_communication.py"),
+    "crossed_groups": ((1, 4), Hang.CYCLE, TENSOR, (0, 1), "finalize_model_grads.py"),
 }
 """The ranks that change, and what is found: reason, group, two ranks and a file of the engine."""
 
