@@ -35,6 +35,9 @@ WAITS_FOR = {
     TrafficKind.REPLICAS: "gradients and weights of the replicas",
     TrafficKind.OTHER: "norms and flags of all ranks",
 }
+PASSES = (Pass.FORWARD, Pass.BACKWARD)
+ONCE_PER_STEP = (TrafficKind.REPLICAS, TrafficKind.OTHER)
+"""Traffic that does not depend on the number of micro-batches."""
 NAMED_SHARE = 0.002
 """Waits below this share of a step are not described."""
 MOST_SENTENCES = 8
@@ -95,7 +98,7 @@ class StepTrace:
     """How many micro-batches were executed."""
     of_micro_batches: int
     period: float
-    """Seconds of each micro-batch in the steady state."""
+    """Seconds of each micro-batch on the slowest stage in the steady state."""
     overhead: float
     """Seconds of the step that no event explains."""
     planned: float
@@ -155,8 +158,8 @@ def step_trace(
     if execution.blocked:
         stuck = ", ".join(str(stream.record.pp_rank) for stream in execution.blocked)
         raise DeadlockError(f"stages {stuck} wait for each other")
-    executed, last = execution.seconds, execution.streams[stages[-1].rank]
-    period = _period(last, workload.layout.pp_size)
+    executed = execution.seconds
+    period = max(_period(stream, costs) for stream in execution.streams.values())
     left_out = workload.micro_batches - stages[0].micro_batches
     return StepTrace(
         seconds=executed + max(0, left_out) * period + costs.overhead,
@@ -173,19 +176,24 @@ def step_trace(
     )
 
 
-def _period(stream: ComputeStream, stages: int) -> float:
-    """Return the seconds between micro-batches on the last stage, which has no warm-up."""
-    ends: dict[int, float] = {}
+def _period(stream: ComputeStream, costs: OperationCosts) -> float:
+    """Return the seconds in which a stage handles a micro-batch, without waiting for others.
+
+    In the steady state the slowest stage never waits, so its period is that of the pipeline.
+    """
+    record, total = stream.record, 0.0
     for item in stream.done:
-        event = stream.record.events[item.event] if isinstance(item, Busy) else None
-        if isinstance(event, Compute) and event.during is Pass.BACKWARD and event.chunk == 0:
-            ends[event.micro_batch] = item.end
-    ends.pop(-1, None)
-    numbers = sorted(ends)
-    if len(numbers) < 2:
-        return 0.0
-    back = min(stages, len(numbers) - 1)
-    return (ends[numbers[-1]] - ends[numbers[-1 - back]]) / back
+        if isinstance(item, Busy):
+            event = record.events[item.event]
+            if isinstance(event, Compute) and event.during in PASSES:
+                total += item.end - item.begin
+            continue
+        operation = _limiting(item)
+        sent = operation.communication
+        kind = costs.kind(operation.group, sent)
+        if sent.during in PASSES and kind not in ONCE_PER_STEP:
+            total += item.end - min(max(item.begin, operation.begin), item.end)
+    return total / record.micro_batches
 
 
 def _limiting(item: Blocked) -> Operation:

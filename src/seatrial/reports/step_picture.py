@@ -111,8 +111,10 @@ def _boxes(spans: list[TraceSpan], row: int, pixel: float) -> Iterator[Box]:
     """Join what belongs to one pass of a micro-batch, and what is less than a pixel apart."""
     compute = spans[0].stream == COMPUTE
     ordered = sorted(spans, key=lambda span: span.begin)
-    for _, together in groupby(ordered, key=_part):
-        for begin, end, first in _joined(together, trace_gap=pixel if not compute else None):
+    for part, together in groupby(ordered, key=_part):
+        # A pass is one box, with the collectives inside it.
+        whole = compute and part[0] is not Pass.UPDATE
+        for begin, end, first in _joined(together, None if whole else pixel):
             style = STYLES[first.during] if compute else EXCHANGED
             word = str(first.micro_batch) if compute and first.micro_batch >= 0 else ""
             yield Box(row, begin, end, style, word, _tip(first, end - begin))
@@ -123,13 +125,13 @@ def _part(span: TraceSpan) -> tuple[Pass, int, int]:
 
 
 def _joined(
-    spans: Iterable[TraceSpan], trace_gap: float | None
+    spans: Iterable[TraceSpan], gap: float | None
 ) -> Iterator[tuple[float, float, TraceSpan]]:
     """Return intervals; without a gap, everything is one."""
     first: TraceSpan | None = None
     begin = end = 0.0
     for span in spans:
-        if first is not None and (trace_gap is None or span.begin - end < trace_gap):
+        if first is not None and (gap is None or span.begin - end < gap):
             end = max(end, span.end)
             continue
         if first is not None:
