@@ -160,7 +160,7 @@ def memory_picture(
     rows = [_memory_row(by_stage[stage], trace) for stage in _evenly(list(by_stage))]
     words: list[tuple[str, str]] = [("live", "memory"), ("flight", "micro-batches in flight")]
     if limit is not None:
-        words.append(("limit", f"the GPU's {gib(limit)}"))
+        words.append(("limit", f"the GPU's {gib(limit)} GiB"))
     return curves(rows, limit) + legend((), (), *words)
 
 
@@ -171,11 +171,13 @@ def _memory_row(record: RankCount, trace: StepTrace | None) -> tuple[Curve, Curv
     highest = max((point.live for point in points), default=0)
     flight = max((point.in_flight for point in points), default=0)
     batches = "1 micro-batch" if flight == 1 else f"{flight} micro-batches"
-    tip = f"stage {record.pp_rank}: at most {gib(highest)}, {batches} in flight"
+    tip = f"stage {record.pp_rank}: at most {gib(highest)} GiB, {batches} in flight"
     live = [(time, float(point.live)) for time, point in zip(times, points, strict=True)]
     flying = [(time, float(point.in_flight)) for time, point in zip(times, points, strict=True)]
     label = f"stage {record.pp_rank}"
-    return Curve(label, live, "live", tip, gib(highest)), Curve(label, flying, "flight", tip)
+    return Curve(label, live, "live", tip, f"{gib(highest)} GiB"), Curve(
+        label, flying, "flight", tip
+    )
 
 
 def step_page(name: str, trace: StepTrace, records: Iterable[RankCount]) -> str:

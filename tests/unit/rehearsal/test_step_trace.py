@@ -17,6 +17,9 @@ from seatrial.planning.resolve import resolve_basis
 from seatrial.planning.search.candidates import Priced
 from seatrial.planning.timing.breakdown import TimePart
 from seatrial.planning.timing.constants import constants_for
+from seatrial.planning.timing.option_effects import with_options
+from seatrial.planning.timing.quantities import quantities
+from seatrial.planning.timing.step_time import StepTimer, transfer_time
 from seatrial.rehearsal.operation_costs import OperationCosts
 from seatrial.rehearsal.step_trace import DeadlockError, StepTrace, step_trace
 from seatrial.rehearsal.streams import Execution, Pairing
@@ -151,6 +154,33 @@ def test_products_take_the_planners_time(priced: Priced) -> None:
     products = replace(event, flops={"matrix_product": 1000})
     assert costs.seconds(last, products) != costs.seconds(middle, products)
     assert costs.planned.total == pytest.approx(priced.time.total)
+
+
+def test_traffic_takes_the_planners_time(priced: Priced) -> None:
+    workload = priced.workload
+    records = stages(Step(workload.layout))
+    constants = constants_for(workload.hardware.accelerator, workload.precision, workload.stack)
+    costs = OperationCosts(workload, constants, records, MEGATRON.group_kinds)
+    timer = StepTimer(workload.model, workload.hardware, constants)
+    rates = with_options(constants.rates_for(workload), workload)
+    tokens = workload.micro_batch_size * workload.sequence_length
+    message = 2 * tokens * workload.model.hidden_size
+    sent = {
+        event.kind: replace(event, size=message)
+        for event in records[0].events
+        if isinstance(event, Communication) and event.during is Pass.FORWARD
+    }
+    # A layer has four all-reduces, each of which is a gather and a scatter.
+    layer = timer.layer_times(workload, rates).times.dense
+    gather = costs.seconds(records[0], sent["all_gather"])
+    scatter = costs.seconds(records[0], sent["reduce_scatter"])
+    assert 4 * (gather + scatter) == pytest.approx(layer.tensor)
+    # The planner divides what stages send by the tensor-parallel size.
+    stage = next(e for e in records[0].events if isinstance(e, Communication) and e.peer)
+    there = replace(stage, size=message // workload.layout.tp_size)
+    both = 2 * costs.seconds(records[0], there)
+    assert both == pytest.approx(transfer_time(quantities(workload).pipeline, rates))
+    assert costs.seconds(records[0], replace(there, during=Pass.SETUP)) == 0
 
 
 def test_a_deadlock_has_no_time(priced: Priced) -> None:
