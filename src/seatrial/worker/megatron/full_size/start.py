@@ -14,15 +14,20 @@ from seatrial.worker.megatron.full_size.counter import StepCounter
 from seatrial.worker.megatron.full_size.kernels import Attention, offer_kernels
 
 
-def prepare(attention: Attention, block: int) -> StepCounter:
-    """Install everything that must be there before the engine is imported."""
+def prepare(attention: str, block: int) -> StepCounter:
+    """Install everything that must be there before the engine is imported.
+
+    Args:
+        attention: What the attention kernel keeps, as in `Attention`.
+        block: Bytes to which the allocator rounds a tensor up.
+    """
     for unused in ("wandb", "transformers"):
         # The engine handles a failed import of both, and importing them takes seconds.
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
     _ignore_generators()
     redirection.redirect()
     counter = StepCounter(block)
-    offer_kernels(counter, attention)
+    offer_kernels(counter, Attention(attention))
     apply_patches(patch for patch in ON_CPU if "rng_state" not in patch.name)
     apply_patches((*ON_ANY_DEVICE, *FOR_COUNTING))
     return counter
