@@ -148,9 +148,15 @@ def step_trace(
 ) -> StepTrace:
     """Return the timeline of a step; `records` has one rank of each stage.
 
-    Raises DeadlockError if the ranks wait for each other; `matching.match` explains why.
+    Raises ValueError if a stage is missing, and DeadlockError if the ranks wait for each other;
+    `matching.match` explains why.
     """
     stages = sorted(records, key=lambda record: record.pp_rank)
+    found, wanted = [record.pp_rank for record in stages], workload.layout.pp_size
+    if found != list(range(wanted)):
+        raise ValueError(
+            f"there are records of stages {found}, not of one rank in each of {wanted}"
+        )
     costs = OperationCosts(workload, constants, stages, kinds)
     ranks = {record.pp_rank: record.rank for record in stages}
     each = workload.layout.world_size // workload.layout.pp_size

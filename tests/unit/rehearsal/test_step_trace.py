@@ -199,6 +199,14 @@ def test_a_deadlock_has_no_time(priced: Priced) -> None:
         step_trace([broken, *records[1:]], workload, constants, MEGATRON.group_kinds)
 
 
+def test_every_stage_is_needed(priced: Priced) -> None:
+    workload = priced.workload
+    constants = constants_for(workload.hardware.accelerator, workload.precision, workload.stack)
+    records = stages(Step(workload.layout))
+    with pytest.raises(ValueError, match=r"records of stages \[0, 1, 3\], not of one rank in each"):
+        step_trace([*records[:2], records[3]], workload, constants, MEGATRON.group_kinds)
+
+
 def test_the_trace_opens_in_perfetto(priced: Priced) -> None:
     _, trace = traced(priced)
     data = json.loads(json.dumps(chrome_trace(trace)))
