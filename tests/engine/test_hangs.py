@@ -19,7 +19,7 @@ from seatrial.planning.layout import Layout
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.executed_ranks import ranks_to_match, representative
 from seatrial.rehearsal.full_size import read_record
-from seatrial.rehearsal.matching import Hang, HangFinding, match
+from seatrial.rehearsal.matching import Hang, HangFinding, match_ranks
 from tests.conftest import MEGATRON, loaded, plan_spec
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
@@ -38,6 +38,13 @@ LAYOUTS = {
     "pp · vp": (
         LLAMA,
         "parallelism.pp_size=4",
+        "parallelism.vp_size=2",
+        "parallelism.tp_size=1",
+        "parallelism.sequence_parallel=false",
+    ),
+    "two stages · vp": (
+        LLAMA,
+        "parallelism.pp_size=2",
         "parallelism.vp_size=2",
         "parallelism.tp_size=1",
         "parallelism.sequence_parallel=false",
@@ -132,7 +139,9 @@ def plan_of(*overrides: str) -> Plan:
 def test_the_engines_own_layouts_match(name: str, counting: Counting) -> None:
     plan = plan_of(*LAYOUTS[name])
     ranks = ranks_to_match(plan.layout)
-    found = match([counting.rank(plan, rank) for rank in ranks], representative(plan.layout, ranks))
+    found = match_ranks(
+        [counting.rank(plan, rank) for rank in ranks], representative(plan.layout, ranks)
+    )
     print(f"{name}: {len(ranks)} ranks, {found.groups} groups, {found.collectives} collectives")
     assert [str(finding) for finding in found.findings] == []
     assert found.groups > 0
@@ -172,7 +181,7 @@ CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
 
 def findings(legal: Legal, changed: dict[int, RankCount]) -> tuple[HangFinding, ...]:
     plan, records = legal
-    found = match((records | changed).values(), representative(plan.layout, ALL))
+    found = match_ranks((records | changed).values(), representative(plan.layout, ALL))
     for finding in found.findings:
         print(finding)
     return found.findings

@@ -140,7 +140,7 @@ class Matching:
     """What the engine assumed because there was no data, e.g. even routing: sizes hold for it."""
 
 
-def match(records: Iterable[RankCount], represent: Represent) -> Matching:
+def match_ranks(records: Iterable[RankCount], represent: Represent) -> Matching:
     """Compare the communications of executed ranks; `represent` maps the others to these."""
     pairing = Pairing(records, represent)
     matcher = _Matcher(pairing)

@@ -149,7 +149,7 @@ def step_trace(
     """Return the timeline of a step; `records` has one rank of each stage.
 
     Raises ValueError if a stage is missing, and DeadlockError if the ranks wait for each other;
-    `matching.match` explains why.
+    `matching.match_ranks` explains why.
     """
     stages = sorted(records, key=lambda record: record.pp_rank)
     found, wanted = [record.pp_rank for record in stages], workload.layout.pp_size

@@ -10,7 +10,7 @@ import pytest
 from seatrial.planning.counted import Communication, Event, Pass, RankCount, Wait
 from seatrial.planning.layout import Layout
 from seatrial.rehearsal.executed_ranks import ranks_to_match, representative
-from seatrial.rehearsal.matching import Hang, Matching, match
+from seatrial.rehearsal.matching import Hang, Matching, match_ranks
 from tests.unit.rehearsal.counted_steps import (
     LINES,
     Change,
@@ -31,7 +31,7 @@ PIPELINE = "PIPELINE_MODEL_PARALLEL_GROUP"
 def matched(step: Step, change: Change | None = None) -> Matching:
     ranks = ranks_to_match(step.layout)
     found = records(step, ranks, change) if change is not None else records(step, ranks)
-    return match(found, representative(step.layout, ranks))
+    return match_ranks(found, representative(step.layout, ranks))
 
 
 def is_at(own: Recorder, event: Event, line: str, micro_batch: int, during: Pass) -> bool:
@@ -107,7 +107,7 @@ def test_sizes_that_differ_because_layers_are_uneven() -> None:
     found = [record(uneven if rank == 60 else step, rank) for rank in ranks]
     reduced = [
         finding
-        for finding in match(found, representative(LAYOUT, ranks)).findings
+        for finding in match_ranks(found, representative(LAYOUT, ranks)).findings
         if finding.group.name == DATA
     ]
     assert [(one.hang, one.ranks) for one in reduced] == [(Hang.SIZE, (48, 60))]
@@ -137,7 +137,7 @@ def test_a_missing_receive() -> None:
         and (event.kind, event.peer) == ("receive", 16)
     ]
     found[2] = without(found[2], receives[2])
-    [finding] = match(found, representative(LAYOUT, ranks)).findings
+    [finding] = match_ranks(found, representative(LAYOUT, ranks)).findings
     assert (finding.hang, finding.ranks, finding.number) == (Hang.MISSING, (16, 32), 4)
     assert "rank 16 sends" in str(finding)
     assert "rank 32 has no further operation there" in str(finding)
@@ -225,9 +225,9 @@ def test_two_groups_that_are_used_in_different_orders() -> None:
     represent = representative(layout, range(4))
     found[3] = gathering_first(found[3])
     # Rank 2 computes its norm with rank 0 and joins rank 3 later.
-    assert match(found, represent).findings == ()
+    assert match_ranks(found, represent).findings == ()
     found[0] = gathering_first(found[0])
-    [finding] = match(found, represent).findings
+    [finding] = match_ranks(found, represent).findings
     assert finding.hang is Hang.CYCLE
     assert set(finding.ranks) == {0, 1, 2, 3}
     assert [side.group.name for side in finding.sides].count(DATA) == 2
@@ -269,10 +269,10 @@ def test_sizes_of_exchanges_are_compared_only_under_one_routing() -> None:
     step = Step(Layout(dp_size=4, ep_size=4), experts=True)
     ranks = ranks_to_match(step.layout)
     found = records(step, ranks, change)
-    [finding] = match(found, representative(step.layout, ranks)).findings
+    [finding] = match_ranks(found, representative(step.layout, ranks)).findings
     assert (finding.hang, finding.ranks) == (Hang.SIZE, (0, 2))
     stated = [replace(one, assumed=(f"{one.rank} tokens",)) for one in found]
-    assert match(stated, representative(step.layout, ranks)).findings == ()
+    assert match_ranks(stated, representative(step.layout, ranks)).findings == ()
 
 
 def test_a_peer_that_was_not_executed_is_represented() -> None:
@@ -339,5 +339,5 @@ def test_random_legal_layouts_have_no_findings() -> None:
 
 def test_a_wait_of_one_rank_leaves_the_others_alone() -> None:
     # One executed rank has nobody to disagree with.
-    found = match([record(Step(Layout(tp_size=4)), 0)], lambda rank: 0)
+    found = match_ranks([record(Step(Layout(tp_size=4)), 0)], lambda rank: 0)
     assert (found.findings, found.groups) == ((), 0)
