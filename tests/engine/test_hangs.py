@@ -170,7 +170,7 @@ CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
     ),
     "swapped_buckets": ((2,), Hang.SIZE, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
     "missing_receive": ((0,), Hang.MISSING, STAGES, (0, 4), "p2p_communication.py"),
-    "condition_on_replica": ((2,), Hang.KIND, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
+    "condition_on_replica": ((2,), Hang.MISSING, REPLICAS, (0, 2), "param_and_grad_buffer.py"),
     "second_gather": ((6,), Hang.KIND, REPLICAS, (4, 6), "param_and_grad_buffer.py"),
     "wrong_type": ((0,), Hang.DTYPE, STAGES, (0, 4), "p2p_communication.py"),
     "sends_first": ((0, 4), Hang.CYCLE, STAGES, (0, 4), "p2p_communication.py"),
