@@ -15,7 +15,7 @@ from megatron.core.pipeline_parallel import p2p_communication
 from megatron.core.tensor_parallel import layers
 
 # The package has a function of the same name.
-finalize_model_grads = import_module("megatron.core.distributed.finalize_model_grads")
+finalize_model_grads: Any = import_module("megatron.core.distributed.finalize_model_grads")
 
 
 def extra_collective() -> None:
