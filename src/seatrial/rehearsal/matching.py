@@ -107,7 +107,8 @@ class HangFinding:
         others = f" The same happens {self.count - 1:,} more times." if self.count > 1 else ""
         if self.hang is Hang.CYCLE:
             chain = "; ".join(f"{side} in {_group_words(side.group)}" for side in self.sides)
-            return f"Cycle of waits, each rank for the next and the last for the first: {chain}."
+            waits = "each rank for the next and the last for the first"
+            return f"Cycle of waits, {waits}: {chain}.{others}"
         sides = "; ".join(map(str, self.sides))
         return (
             f"{self.hang.capitalize()} at operation {self.number:,} of {_group_words(self.group)}: "
