@@ -39,6 +39,7 @@ rect.c9 { fill: var(--p9); } rect.forward { fill: var(--forward); }
 rect.backward { fill: var(--backward); } rect.odd { opacity: .65; }
 rect.bubble { fill: var(--limit); fill-opacity: .1; stroke: var(--limit); stroke-width: .8;
   stroke-dasharray: 2 2; stroke-opacity: .6; }
+path.live { fill: var(--p2); } path.flight { fill: none; stroke: var(--p3); stroke-width: 1.2; }
 .legend { display: flex; flex-wrap: wrap; gap: .2em 1.2em; margin: .5em 0; font-size: .9em; }
 .legend i { display: inline-block; width: .9em; height: .9em; margin-right: .4em;
   vertical-align: -.1em; }
@@ -46,6 +47,7 @@ i.c0 { background: var(--p0); } i.c1 { background: var(--p1); } i.c2 { backgroun
 i.c3 { background: var(--p3); } i.c4 { background: var(--p4); } i.c5 { background: var(--p5); }
 i.c6 { background: var(--p6); } i.c7 { background: var(--p7); } i.c8 { background: var(--p8); }
 i.c9 { background: var(--p9); } i.forward { background: var(--forward); }
+i.live { background: var(--p2); } i.flight { background: var(--p3); }
 i.backward { background: var(--backward); } i.bubble { border: 1px dashed var(--limit);
   background: color-mix(in srgb, var(--limit) 10%, transparent); }
 .legend i.limit { width: 0; border-left: 2px dashed var(--limit); }

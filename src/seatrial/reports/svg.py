@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small SVG pictures: stacked bars and a schedule. Colours come from the CSS of the page.
+"""Small SVG pictures: stacked bars, a schedule and curves. Colours come from the CSS of the page.
 
 The text of bars is HTML next to the picture, so that it keeps its size on a narrow screen and no
 label can cover a bar or a line.
@@ -14,6 +14,8 @@ WIDTH = 860
 LABEL = 70
 ROW = 26
 SMALLEST_BOX = 0.5
+CURVE = 44
+"""Height of a row of curves."""
 CAP = 8
 """Half the height of the caps of an error bar."""
 
@@ -126,6 +128,68 @@ def timeline(boxes: Sequence[Box], rows: Sequence[str]) -> str:
         f'<div class="scroll"><svg class="timeline" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg></div>'
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values over time, in a row of their own."""
+
+    label: str
+    """The text before it."""
+    points: Sequence[tuple[float, float]]
+    """Times and values, in order; a value holds until the next one."""
+    style: str
+    """Its CSS class."""
+    tip: str
+    """The tooltip."""
+    note: str = ""
+    """The text below the label."""
+
+
+def curves(rows: Sequence[Sequence[Curve]], limit: float | None = None) -> str:
+    """Return rows of curves along the same time; the first curve of a row is filled.
+
+    Filled curves have the same scale, and a line at the limit if there is one. Each other curve is
+    drawn from zero to its own maximum.
+    """
+    ends = [curve.points[-1][0] for row in rows for curve in row if curve.points]
+    across = (WIDTH - LABEL) / (max(ends, default=0.0) or 1.0)
+    highest = max((value for row in rows for _, value in row[0].points), default=0.0)
+    highest = max(highest, limit or 0.0) or 1.0
+    parts = []
+    for number, row in enumerate(rows):
+        foot = (number + 1) * (CURVE + 4)
+        parts.append(_text(0, foot - CURVE * 0.6, row[0].label))
+        parts.append(_text(0, foot - CURVE * 0.2, row[0].note))
+        for curve in row:
+            top = highest if curve is row[0] else max((v for _, v in curve.points), default=0) or 1
+            parts.append(_curve(curve, across, CURVE / top, foot, filled=curve is row[0]))
+        if limit is not None:
+            y = foot - limit * CURVE / highest
+            parts.append(_line("limit", (LABEL, y), (WIDTH, y)))
+    height = len(rows) * (CURVE + 4) + 2
+    return (
+        f'<div class="scroll"><svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg></div>'
+    )
+
+
+def _curve(curve: Curve, across: float, up: float, foot: float, *, filled: bool) -> str:
+    """Return a curve as steps; changes within half a pixel are drawn as their maximum."""
+    corners: list[tuple[float, float]] = []
+    for time, value in curve.points:
+        x, y = LABEL + time * across, foot - value * up
+        if corners and x - corners[-1][0] < SMALLEST_BOX:
+            corners[-1] = (corners[-1][0], min(y, corners[-1][1]))
+        else:
+            corners.append((x, y))
+    path = f"M{corners[0][0]:.1f} {foot:.1f}" if filled and corners else ""
+    for number, (x, y) in enumerate(corners):
+        start = "M" if not path else "L"
+        path += f"{start}{x:.1f} {corners[max(0, number - 1)][1]:.1f}L{x:.1f} {y:.1f}"
+    if filled and corners:
+        path += f"L{corners[-1][0]:.1f} {foot:.1f}Z"
+    return f'<path class="{curve.style}" d="{path}"><title>{escape(curve.tip)}</title></path>'
 
 
 def legend(names: Sequence[str], shown: Sequence[str], *others: tuple[str, str]) -> str:
