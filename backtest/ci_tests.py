@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The engine arguments of Megatron-LM's functional tests, for counting their ranks at full size.
+
+A checkout of Megatron-LM has them in tests/functional_tests/test_cases/*/NAME/model_config.yaml.
+`data/megatron_ci.csv` has the arguments that the formulas need, and no more; the golden values in
+`data/published_runs.csv` are those of commit d98e8a6.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from backtest import memory_ci
+from backtest.memory_rows import Row, of_source
+
+NODE = 8
+"""GPUs of a row that states none: the recipes' default."""
+
+Flags = dict[str, Any]
+"""Arguments without the leading hyphens."""
+
+DROPPED = re.compile(
+    r"(lr|min-lr|log|logging|tensorboard|wandb|data|eval|save|ckpt|dist-ckpt|timing|manual-gc|exit|"
+    r"train|use-checkpoint|vocab|merge|tokenizer|init-method|adam|fim)-.*|"
+    r"lr|load|save|split|seed|finetune|mock-data|async-.*|.*ckpt.*|no-mmap-bin-files|num-workers|"
+    r"use-mcore-models|distributed-backend|distributed-timeout-minutes|weight-decay|clip-grad|"
+    r"auto-detect-.*|override-opt_param-scheduler|no-load-.*|verify-integrity|decoupled-.*|min-lr|"
+    r"rerun-mode|check-weight-hash-.*|export-.*|te-rng-tracker|no-use-tokenizer-.*|"
+    r"step-batch-size-schedule|use-flash-attn|attention-backend|transformer-impl|test-mode|"
+    r"deterministic-mode|disable-gloo-process-groups"
+)
+"""Arguments about files, data, logs, the learning rate or processes; none changes what a rank
+holds. The attention kernel and the implementation are chosen apart."""
+KEPT = frozenset({"data-parallel-sharding-strategy", "log-params-norm", "log-num-zeros-in-grad"})
+"""Arguments that match `DROPPED` and do change it."""
+OTHER_PROGRAMS = ("grpo", "modelopt", "inference", "static")
+"""Parts of names of tests that do not pretrain."""
+SEEN = frozenset({"gpt3_7b_tp1_pp4_memory_speed", "gpt3_7b_tp4_pp1_memory_speed"})
+"""Tests whose measurements were compared with counts before the tests were split."""
+SAME_RUN = re.compile(r"_1node|_resume(_torch(_dist)?)?|_github|_sm(?=$|_gb200)")
+"""Parts of a name that do not change what is trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class CiTest:
+    name: str
+    flags: Flags
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCase:
+    """A count of a rank: one, or several rows, on GPUs for which the count is the same."""
+
+    test: str
+    arguments: tuple[str, ...]
+    gpus: int
+    attention: str
+    """`flash`, `fused`, `unfused`, or `local` for the engine's own."""
+
+    @property
+    def key(self) -> str:
+        """The same for rows that run the same."""
+        text = json.dumps([self.arguments, self.gpus, self.attention])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_held_out(test: str) -> bool:
+    """True for the half of the tests that is scored once, and never looked at before.
+
+    A test's name decides, so that all of its GPUs are on one side. Variants that train the same are
+    on the same side too.
+    """
+    if test in SEEN:
+        return False
+    return hashlib.sha256(SAME_RUN.sub("", test).encode()).digest()[0] % 2 == 1
+
+
+def read_test(checkout: Path, name: str) -> CiTest | None:
+    found = sorted(checkout.glob(f"tests/functional_tests/test_cases/*/{name}/model_config.yaml"))
+    if not found:
+        return None
+    config = YAML(typ="safe").load(found[0].read_text(encoding="utf-8"))
+    flags = {key.removeprefix("--"): value for key, value in config["MODEL_ARGS"].items()}
+    environment = {key: str(value) for key, value in (config.get("ENV_VARS") or {}).items()}
+    return CiTest(name, flags, environment)
+
+
+def ci_rows() -> list[Row]:
+    return [row for row in of_source(memory_ci.SOURCE) if row["measured_mem_gb"]]
+
+
+def why_not_counted(row: Row) -> str:
+    """The reason why a row cannot be counted, or an empty string."""
+    test = memory_ci.flags().get(row["model"])
+    if test is None:
+        return "settings not found"
+    if any(word in row["model"] for word in OTHER_PROGRAMS):
+        return "not pretraining"
+    if test["test_type"] == "release" and not row["n_gpus"]:
+        return "GPU count not known"
+    if memory_ci.vocabulary(test) is None:
+        return "vocabulary not known"
+    return ""
+
+
+def case_of(row: Row, test: CiTest) -> CountedCase:
+    """The count that a row is compared with: its last rank."""
+    vocabulary = memory_ci.vocabulary(memory_ci.flags()[row["model"]])
+    arguments = (*_arguments(test.flags), "--vocab-size", str(vocabulary))
+    return CountedCase(
+        test.name, arguments, int(row["n_gpus"] or NODE), attention_kernel(row["gpu"], test)
+    )
+
+
+def _arguments(flags: Flags) -> list[str]:
+    arguments: list[str] = []
+    for name, value in flags.items():
+        if value is False or (DROPPED.fullmatch(name) and name not in KEPT):
+            continue
+        arguments.append(f"--{name}")
+        if value is not True:
+            arguments += _words(value)
+    return arguments
+
+
+def _words(value: Any) -> list[str]:
+    text = str(value)
+    is_list = isinstance(value, str) and (text.startswith("[") or re.fullmatch(r"\d+( \d+)+", text))
+    return text.strip("[]").split() if is_list else [text]
+
+
+def attention_kernel(gpu: str, test: CiTest) -> str:
+    """The attention kernel that Transformer Engine chooses (docs/engine/full-size-kernels.md)."""
+    if test.flags.get("transformer-impl", "transformer_engine") == "local":
+        return "local"
+    backend = test.flags.get("attention-backend", "auto")
+    if backend in ("flash", "fused", "unfused"):
+        return str(backend)
+    if test.environment.get("NVTE_FUSED_ATTN") == "0" or gpu.startswith("A100"):
+        return "flash"
+    deterministic = test.environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0"
+    drops = float(test.flags.get("attention-dropout", 0.1)) > 0
+    return "flash" if gpu.startswith("GB200") and deterministic and drops else "fused"
