@@ -142,6 +142,15 @@ class Trial:
     """The layout to compare with another; None to train as the plan does."""
 
 
+@dataclass(frozen=True, slots=True)
+class FullSizeArguments:
+    """The arguments for counting one rank of the real run on CPU."""
+
+    arguments: Arguments
+    dropped: tuple[str, ...]
+    """What the count leaves out, in words."""
+
+
 class Engine(Protocol):
     """A training engine as the rest of Seatrial sees it.
 

@@ -6,8 +6,10 @@ The worker writes a record for each rank that it ran; rehearsals compare and dra
 and plans show them in place of estimates.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 
 class Pass(StrEnum):
@@ -132,11 +134,12 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """Live bytes at a moment of the step."""
+    """Live bytes over the step."""
 
     event: int
     """Index in `RankCount.events` of what has just happened."""
     live: int
+    """The highest sum since the point before."""
     in_flight: int
     """Micro batches (and chunks) whose activations are kept."""
 
@@ -173,3 +176,47 @@ class RankCount:
     cpu_seconds: float
     resident: int
     """Peak resident memory of the process, in bytes."""
+
+    @property
+    def peak(self) -> int:
+        """The highest sum of live bytes in the step."""
+        return self.at_peak.total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON-compatible data. Events and points are lists of values."""
+        plain = asdict(replace(self, events=(), timeline=()))
+        plain["events"] = [[_EVENT_NAMES[type(event)], *astuple(event)] for event in self.events]
+        plain["timeline"] = [astuple(point) for point in self.timeline]
+        return plain
+
+
+_EVENT_NAMES: dict[type[Event], str] = {
+    Communication: "communication",
+    Wait: "wait",
+    Compute: "compute",
+}
+_EVENTS = {name: kind for kind, name in _EVENT_NAMES.items()}
+
+
+def rank_count(data: Mapping[str, Any]) -> RankCount:
+    """Return the record from what `to_dict` returned."""
+    return RankCount(
+        **dict(data)
+        | {
+            "at_peak": Memory(**data["at_peak"]),
+            "largest": tuple(HeldTensor(**each) for each in data["largest"]),
+            "timeline": tuple(MemoryPoint(*each) for each in data["timeline"]),
+            "groups": tuple(Group(each["name"], tuple(each["ranks"])) for each in data["groups"]),
+            "places": tuple(Place(**each) for each in data["places"]),
+            "events": tuple(_event(*each) for each in data["events"]),
+            "imitated": tuple(data["imitated"]),
+            "assumed": tuple(data["assumed"]),
+        }
+    )
+
+
+def _event(name: str, *values: Any) -> Event:
+    event = _EVENTS[name](*values)
+    if isinstance(event, Wait):
+        return event
+    return replace(event, during=Pass(event.during))

@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's arguments for counting one rank of a full-size run without a GPU."""
+
+from seatrial.engines.engine import Arguments, FullSizeArguments
+from seatrial.engines.megatron.command_line import engine_arguments
+from seatrial.engines.megatron.performance_flags import ON_CPU
+from seatrial.planning.plan import Plan
+from seatrial.spec.parallelism import Sharding
+
+STEPS = 2
+"""The worker counts the second step."""
+
+WITHOUT_FILES: Arguments = dict.fromkeys(
+    (
+        "data-path",
+        "data-args-path",
+        "data-cache-path",
+        "split",
+        "tokenizer-model",
+        "train-samples",
+        "step-batch-size-schedule",
+        "eval-global-batch-size",
+        "lr-warmup-samples",
+        "lr-decay-samples",
+        "lr-warmup-iters",
+        "lr-decay-iters",
+        "lr-wsd-decay-samples",
+        "lr-wsd-decay-iters",
+        "save",
+        "load",
+        "save-interval",
+        "async-save",
+        "use-persistent-ckpt-worker",
+        "async-strategy",
+        "dist-ckpt-optim-fully-reshardable",
+        "pretrained-checkpoint",
+        "log-throughput",
+        "tensorboard-dir",
+        "wandb-project",
+        "wandb-exp-name",
+        "wandb-entity",
+        "exit-interval",
+        "exit-duration-in-mins",
+        "exit-signal-handler",
+        "deterministic-mode",
+    )
+)
+"""Arguments for files, schedules and logs, which have no part in a step."""
+
+WITHOUT_A_GPU: Arguments = {
+    # The engine's own: a process group without other processes.
+    "fake-process-group": True,
+    "transformer-impl": "local",
+    "spec": ("seatrial.worker.megatron.full_size.layers", "gpt_spec"),
+    "attention-backend": None,
+    "no-masked-softmax-fusion": True,
+    "no-persist-layer-norm": True,
+    "no-initialization": True,
+    "dataloader-type": "external",
+    "mock-data": True,
+    "tokenizer-type": "NullTokenizer",
+    "train-iters": STEPS,
+    "eval-iters": 0,
+    "eval-interval": 1000,
+    "log-interval": 100,
+    "logging-level": 40,
+    "lr-decay-style": "constant",
+    "no-load-rng": True,
+    "no-load-optim": True,
+}
+"""Arguments with which the engine needs neither a GPU nor data."""
+
+NARROW = ("fp8-format", "fp8-recipe", "fp4-format", "fp8-param-gather", "fp4-param-gather")
+MEANINGS = {
+    "tp-comm-overlap": "overlap of tensor-parallel communication with products",
+    "overlap-moe-expert-parallel-comm": "overlap of the expert exchange with other work",
+    "moe-grouped-gemm": "grouped experts: they are counted one after the other",
+    "moe-permute-fusion": "fused permutation of tokens",
+    "moe-router-fusion": "fused router",
+    "moe-flex-dispatcher-backend": "DeepEP: the exchange is counted as NCCL's all-to-all",
+    "cuda-graph-impl": "CUDA graphs and their memory pools",
+    "use-precision-aware-optimizer": "moments in another format than fp32",
+    "optimizer-cpu-offload": "optimizer state on the host: it is counted on the GPU",
+    "cpu-offloading-num-layers": "activations on the host: they are counted on the GPU",
+    "fp8-format": "8-bit copies: products are counted in bf16",
+    "fp4-format": "4-bit copies: products are counted in bf16",
+}
+"""What is left out with an argument."""
+
+
+def full_size_arguments(plan: Plan, micro_batches: int) -> FullSizeArguments:
+    """Return the arguments of the real run, without what needs a GPU, data or files."""
+    asked = engine_arguments(plan)
+    without = ON_CPU | dict.fromkeys(NARROW)
+    dropped = tuple(
+        MEANINGS[name] for name in without if name in MEANINGS and asked.get(name) is not None
+        and asked[name] is not False
+    )
+    arguments = asked | WITHOUT_FILES | without | WITHOUT_A_GPU
+    if asked.get("moe-token-dispatcher-type") == "flex":
+        arguments["moe-token-dispatcher-type"] = "alltoall"
+    arguments["global-batch-size"] = (
+        micro_batches * plan.batch.micro_batch_size * plan.layout.dp_size
+    )
+    return FullSizeArguments(arguments, dropped)
+
+
+def no_full_size(plan: Plan) -> str:
+    """Return why a plan cannot be counted; empty if it can."""
+    if plan.sharding is Sharding.FSDP:
+        return "Megatron FSDP is not supported by the full-size drill yet. Use sharding: optimizer."
+    return ""

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The Seatrial authors
+# SPDX-License-Identifier: Apache-2.0
+"""Count what one rank holds, communicates and computes, while the engine's own loop runs.
+
+The counter sees every operator that the engine calls. Above torch's fake tensors, operators have
+their real shapes and compute no data. Above real tensors it counts the same, which the tests show.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from seatrial.worker.megatron.full_size.events import Recorder, bytes_of
+from seatrial.worker.megatron.full_size.position import LOSS, OUTPUT_LAYER, Position
+from seatrial.worker.megatron.full_size.storages import BLOCK, Storages
+
+MATRIX_PRODUCT = "matrix_product"
+ATTENTION = "attention"
+OTHER = "other"
+SELECTIONS = ("masked_select", "nonzero", "index")
+"""Operators whose output size depends on data."""
+
+Select = Callable[[Any, tuple[Any, ...]], torch.Tensor]
+"""Returns the output of an operator whose size depends on data."""
+
+
+class StepCounter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts from the moment at which it is entered."""
+
+    def __init__(self, block: int = BLOCK) -> None:
+        super().__init__()
+        self.position = Position()
+        self.storages = Storages(block)
+        self.recorder = Recorder(self.position, self.storages)
+        self.imitated: Counter[str] = Counter()
+        """Calls of kernels that are imitated."""
+        self.assumed: Counter[str] = Counter()
+        """How often a value was assumed because no data was computed."""
+        self.select: Select | None = None
+        """Answers operators whose output size depends on data; set for mixtures of experts."""
+        self._kernel = ""
+
+    @contextmanager
+    def kernel(self, name: str, kind: str, flops: int, *operands: torch.Tensor) -> Iterator[None]:
+        """Count an imitated kernel: its work, and what it allocates under its name."""
+        self.imitated[name] += 1
+        self.recorder.computed(kind, flops, bytes_of(operands))
+        outer, self._kernel = self._kernel, name
+        try:
+            yield
+        finally:
+            self._kernel = outer
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Execute an operator, and count it."""
+        kwargs = kwargs or {}
+        if func.namespace == "c10d":
+            return self._communicate(func, args)
+        out = self._execute(func, args, kwargs)
+        packet = getattr(func, "overloadpacket", None)
+        name = str(packet)
+        if not self._kernel and not getattr(func, "is_view", False):
+            flops = 0
+            if packet in flop_registry:
+                flops = flop_registry[packet](*args, **kwargs, out_val=out)
+            moved = 0 if name.startswith("aten.empty") else bytes_of(tree_leaves((args, out)))
+            self.recorder.computed(MATRIX_PRODUCT if flops else OTHER, flops, moved)
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._see(tensor, self._kernel or name)
+        return out
+
+    def _execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except DataDependentOutputException:
+            # No flag is raised, and every other number is 1.
+            self.assumed[str(func)] += 1
+            dtype = args[0].dtype
+            return False if dtype is torch.bool else 1.0 if dtype.is_floating_point else 1
+        except DynamicOutputShapeException:
+            if self.select is None:
+                raise
+            self.assumed[str(func)] += 1
+            return self.select(func, args)
+
+    def _see(self, tensor: torch.Tensor, what: str) -> None:
+        event = len(self.recorder.events)
+        if tensor in self.storages:
+            self.storages.resized(tensor.untyped_storage(), event)
+            return
+        module = self.position.module
+        is_output = module.startswith((OUTPUT_LAYER, LOSS))
+        shape = ", ".join(map(str, tensor.shape))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        kind = ("logits" if is_output else "activations", module, f"{what} {dtype}[{shape}]")
+        self.storages.add(tensor, kind, event)
+
+    def _communicate(self, func: Any, args: tuple[Any, ...]) -> Any:
+        for tensor in tree_leaves(args):
+            if isinstance(tensor, torch.Tensor):
+                self._see(tensor, func.overloadpacket.__name__.strip("_"))
+        work = self.recorder.communicated(func, args).boxed()
+        return work if len(func._schema.returns) == 1 else (args[0], work)
