@@ -19,6 +19,15 @@ from ruamel.yaml import YAML
 
 from backtest import memory_ci
 from backtest.memory_rows import Row, of_source
+from seatrial.engines.engine import Arguments
+from seatrial.engines.megatron.command_line import command_line
+from seatrial.engines.megatron.full_size import (
+    MEANINGS,
+    NARROW,
+    WITHOUT_A_GPU,
+    WITHOUT_FILES,
+)
+from seatrial.engines.megatron.performance_flags import ON_CPU
 
 NODE = 8
 """GPUs of a row that states none: the recipes' default."""
@@ -28,18 +37,19 @@ Flags = dict[str, Any]
 
 DROPPED = re.compile(
     r"(lr|min-lr|log|logging|tensorboard|wandb|data|eval|save|ckpt|dist-ckpt|timing|manual-gc|exit|"
-    r"train|use-checkpoint|vocab|merge|tokenizer|init-method|adam|fim)-.*|"
-    r"lr|load|save|split|seed|finetune|mock-data|async-.*|.*ckpt.*|no-mmap-bin-files|num-workers|"
+    r"train|use-checkpoint|vocab|merge|tokenizer|init-method|adam|fim|async|decoupled|no-load)-.*|"
+    r"load|save|split|seed|finetune|mock-data|.*ckpt.*|no-mmap-bin-files|num-workers|"
     r"use-mcore-models|distributed-backend|distributed-timeout-minutes|weight-decay|clip-grad|"
-    r"auto-detect-.*|override-opt_param-scheduler|no-load-.*|verify-integrity|decoupled-.*|min-lr|"
-    r"rerun-mode|check-weight-hash-.*|export-.*|te-rng-tracker|no-use-tokenizer-.*|"
-    r"step-batch-size-schedule|use-flash-attn|attention-backend|transformer-impl|test-mode|"
-    r"deterministic-mode|disable-gloo-process-groups"
+    r"auto-detect-.*|override-opt_param-scheduler|verify-integrity|manual-gc|use-flash-attn|"
+    r"rerun-mode|check-weight-hash-.*|export-.*|te-rng-tracker|no-use-tokenizer-.*|test-mode|"
+    r"step-batch-size-schedule|disable-gloo-process-groups|tp-comm-overlap-cfg|cuda-graph-.*"
 )
 """Arguments about files, data, logs, the learning rate or processes; none changes what a rank
-holds. The attention kernel and the implementation are chosen apart."""
+holds."""
 KEPT = frozenset({"data-parallel-sharding-strategy", "log-params-norm", "log-num-zeros-in-grad"})
 """Arguments that match `DROPPED` and do change it."""
+NOT_COUNTED = ("fine-grained-activation-offloading", "use-transformer-engine-op-fuser", *MEANINGS)
+"""Arguments without which a test is counted."""
 OTHER_PROGRAMS = ("grpo", "modelopt", "inference", "static")
 """Parts of names of tests that do not pretrain."""
 SEEN = frozenset({"gpt3_7b_tp1_pp4_memory_speed", "gpt3_7b_tp4_pp1_memory_speed"})
@@ -64,11 +74,14 @@ class CountedCase:
     gpus: int
     attention: str
     """`flash`, `fused`, `unfused`, or `local` for the engine's own."""
+    is_deterministic: bool
+    without: tuple[str, ...]
+    """Arguments of the test that the count leaves out."""
 
     @property
     def key(self) -> str:
         """The same for rows that run the same."""
-        text = json.dumps([self.arguments, self.gpus, self.attention])
+        text = json.dumps([self.arguments, self.gpus, self.attention, self.is_deterministic])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -113,28 +126,35 @@ def why_not_counted(row: Row) -> str:
 
 def case_of(row: Row, test: CiTest) -> CountedCase:
     """The count that a row is compared with: its last rank."""
-    vocabulary = memory_ci.vocabulary(memory_ci.flags()[row["model"]])
-    arguments = (*_arguments(test.flags), "--vocab-size", str(vocabulary))
+    asked = _arguments(test.flags)
+    asked["vocab-size"] = str(memory_ci.vocabulary(memory_ci.flags()[row["model"]]))
+    without = tuple(name for name in NOT_COUNTED if name in asked)
+    arguments = asked | dict.fromkeys((*without, "offload-modules"))
+    arguments |= WITHOUT_FILES | ON_CPU | dict.fromkeys(NARROW) | WITHOUT_A_GPU
+    if asked.get("moe-token-dispatcher-type") == "flex":
+        arguments["moe-token-dispatcher-type"] = "alltoall"
     return CountedCase(
-        test.name, arguments, int(row["n_gpus"] or NODE), attention_kernel(row["gpu"], test)
+        test.name,
+        tuple(command_line(arguments)),
+        int(row["n_gpus"] or NODE),
+        attention_kernel(row["gpu"], test),
+        test.environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0",
+        without,
     )
 
 
-def _arguments(flags: Flags) -> list[str]:
-    arguments: list[str] = []
-    for name, value in flags.items():
-        if value is False or (DROPPED.fullmatch(name) and name not in KEPT):
-            continue
-        arguments.append(f"--{name}")
-        if value is not True:
-            arguments += _words(value)
-    return arguments
+def _arguments(flags: Flags) -> Arguments:
+    return {
+        name: value if value is True else _words(value)
+        for name, value in flags.items()
+        if value is not False and (name in KEPT or not DROPPED.fullmatch(name))
+    }
 
 
-def _words(value: Any) -> list[str]:
+def _words(value: Any) -> str | tuple[str, ...]:
     text = str(value)
-    is_list = isinstance(value, str) and (text.startswith("[") or re.fullmatch(r"\d+( \d+)+", text))
-    return text.strip("[]").split() if is_list else [text]
+    is_list = text.startswith("[") or re.fullmatch(r"\d+( \d+)+", text)
+    return tuple(text.strip("[]").split()) if is_list else text
 
 
 def attention_kernel(gpu: str, test: CiTest) -> str:

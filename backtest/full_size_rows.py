@@ -13,12 +13,15 @@ half is scored once.
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from backtest import memory_backtest, memory_ci
@@ -36,6 +39,8 @@ from backtest.rows import DATA
 RECORD = DATA / "full_size_counts.jsonl"
 LARGE = 5 * GIB
 MOST = 0.9
+DETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+"""Transformer Engine's variable; the stand-ins read it too."""
 
 Record = dict[str, Any]
 """A line of the record: `key`, `test`, `gpus`, `attention`, `rows`, and `peak` or `error`."""
@@ -201,13 +206,52 @@ def main(argv: Sequence[str] | None = None) -> int:
             "count needs --checkout: the arguments of the tests are not in this repository"
         )
     cases = distinct_cases(given.checkout, held_out=given.held_out)
-    count_all(cases, given.record, count_case, given.limit)
+    count_all(cases, given.record, Counting(), given.limit)
     return 0
 
 
-def count_case(case: CountedCase) -> Mapping[str, Any]:
-    """Count a case with the engine."""
-    raise NotImplementedError(case.test)
+class Counting:
+    """A process in the worker's environment that counts one case after the other."""
+
+    def __init__(self) -> None:
+        python = os.environ.get("SEATRIAL_WORKER_PYTHON", sys.executable)
+        self._process = subprocess.Popen(
+            [python, "-W", "ignore", "-m", "backtest.count_batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, case: CountedCase) -> Mapping[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        environment = {"WORLD_SIZE": str(case.gpus), "RANK": str(case.gpus - 1)}
+        if case.is_deterministic:
+            environment[DETERMINISTIC] = "0"
+        with TemporaryDirectory() as directory:
+            record = Path(directory) / "rank.json"
+            job = {
+                "arguments": case.arguments,
+                "attention": case.attention,
+                "environment": environment,
+                "record": str(record),
+            }
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+            answer = json.loads(self._process.stdout.readline())
+            if answer["reason"] or not record.exists():
+                return {"error": answer["reason"][:300]}
+            counted = json.loads(record.read_text(encoding="utf-8"))
+        return _counted(counted, case)
+
+
+def _counted(record: Mapping[str, Any], case: CountedCase) -> Mapping[str, Any]:
+    return {
+        "peak": sum(record["at_peak"].values()),
+        "at_peak": record["at_peak"],
+        "update_peak": record["update_peak"],
+        "largest": [[each["what"], each["size"], each["count"]] for each in record["largest"][:8]],
+        "without": case.without,
+    }
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 Outputs are not computed. Only shapes, saved tensors, temporary tensors and work are counted.
 """
 
+import os
 import sys
 import types
 from dataclasses import dataclass
@@ -44,14 +45,25 @@ DROPOUT = "dropout"
 ADAM = "FusedAdam"
 NORM_OF_GRADIENTS = "multi-tensor l2norm and scale"
 RING = "context-parallel ring"
+UNFUSED = "unfused attention"
+NONDETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+"""Transformer Engine's variable: 0 for kernels whose results do not vary."""
 
 KERNELS = (
     Kernel(
         FLASH,
-        "query, key, value and output; one fp32 number per row. Key and value are views of the "
-        "projected QKV, which stays alive, unless the backend copies them",
-        "2·s·b·d·(2n + 2k) + 4·s·b·n",
-        "flash-attn 2.7 flash_attn_interface.py, FlashAttnFunc.forward",
+        "query, key, value and output; one fp32 number per row and head. Views of the projected "
+        "QKV are copied, unless it has as many key as query heads and no RoPE. FlashAttention 2 "
+        "keeps a second copy of the output if b > 1; cuDNN does not",
+        "2·s·b·d·(2n + 2k) + 4·s·b·n; FlashAttention 2 with b > 1: 2·s·b·n·d more",
+        "Transformer Engine 2.17.1 attention/dot_product_attention/utils.py:2333, "
+        "backends.py:866, 1279, 1535; flash-attn 2.7.4 flash_attn_interface.py:853",
+    ),
+    Kernel(
+        UNFUSED,
+        "query, key and value; the softmax, and with dropout its mask and what is left of it",
+        "2·s·b·d·(n + 2n) + 2·b·n·s², with dropout 5·b·n·s²",
+        "Transformer Engine 2.17.1 attention/dot_product_attention/backends.py:490, softmax.py:52",
     ),
     Kernel(
         RING,
@@ -111,18 +123,20 @@ class Attention(StrEnum):
     """What the attention kernel keeps."""
 
     FLASH = "flash"
-    """Keys and values as views of the projected QKV."""
-    COPIED = "flash-copied"
-    """Keys and values as copies, which frees the projected QKV."""
+    """FlashAttention 2, which works on copies with the batch first."""
+    FUSED = "fused"
+    """cuDNN's, which works on tensors as they are."""
     UNFUSED = "unfused"
-    """The engine's own attention, which keeps its matrix of scores."""
+    """Transformer Engine's products and softmax, which keep the matrix of scores."""
+    LOCAL = "local"
+    """The engine's own, which keeps the matrix of scores."""
 
 
 class Choices:
     """What the stand-ins need to know; set before the engine is imported."""
 
     counter: StepCounter
-    attention: Attention = Attention.FLASH
+    attention: Attention = Attention.FUSED
 
 
 def offer_kernels(counter: StepCounter, attention: Attention) -> None:
@@ -263,16 +277,25 @@ class Flash(torch.autograd.Function):
             # One gradient per query head; they are summed afterwards.
             grouped = k.shape[2] != q.shape[2]
             wide = torch.empty(2, *q.shape, dtype=q.dtype) if grouped else None
+            sums_of_dq = torch.empty(_splits(q), *q.shape, dtype=torch.float32)
         if parts > 1:
             with counter.kernel(RING, OTHER, 0):
                 both = torch.cat([k.flatten(), v.flatten()])
                 gradients = torch.empty(both.shape, dtype=torch.float32)
             _exchange(both, ctx.group, parts - 1)
             _exchange(gradients, ctx.group, parts)
-        del rows, wide
+        del rows, wide, sums_of_dq
         with counter.kernel(FLASH, OTHER, 0):
             results = [torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v)]
         return *results, None, None
+
+
+def _splits(q: torch.Tensor) -> int:
+    """Return how many sums of the query's gradient there are: more if their order must not vary."""
+    if Choices.attention is not Attention.FLASH or os.environ.get(NONDETERMINISTIC, "1") != "0":
+        return 1
+    processors = torch.cuda.get_device_properties().multi_processor_count
+    return -(-processors // (q.shape[1] * q.shape[2]))
 
 
 def _keys_per_query(length: int, window: int | None) -> float:
