@@ -27,8 +27,6 @@ from seatrial.worker.megatron.full_size.storages import BLOCK, Storages
 MATRIX_PRODUCT = "matrix_product"
 ATTENTION = "attention"
 OTHER = "other"
-SELECTIONS = ("masked_select", "nonzero", "index")
-"""Operators whose output size depends on data."""
 
 Select = Callable[[Any, tuple[Any, ...]], torch.Tensor]
 """Returns the output of an operator whose size depends on data."""
@@ -71,7 +69,7 @@ class StepCounter(TorchDispatchMode):  # type: ignore[misc]
         out = self._execute(func, args, kwargs)
         packet = getattr(func, "overloadpacket", None)
         name = str(packet)
-        if not self._kernel and not getattr(func, "is_view", False):
+        if func.namespace == "aten" and not self._kernel and not func.is_view:
             flops = 0
             if packet in flop_registry:
                 flops = flop_registry[packet](*args, **kwargs, out_val=out)

@@ -16,7 +16,9 @@ from seatrial.worker.megatron.full_size.kernels import Attention, offer_kernels
 
 def prepare(attention: Attention, block: int) -> StepCounter:
     """Install everything that must be there before the engine is imported."""
-    sys.modules.setdefault("wandb", None)  # type: ignore[arg-type]
+    for unused in ("wandb", "transformers"):
+        # The engine handles a failed import of both, and importing them takes seconds.
+        sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
     _ignore_generators()
     redirection.redirect()
     counter = StepCounter(block)
