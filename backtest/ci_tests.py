@@ -52,6 +52,12 @@ NOT_COUNTED = ("fine-grained-activation-offloading", "use-transformer-engine-op-
 """Arguments without which a test is counted."""
 OTHER_PROGRAMS = ("grpo", "modelopt", "inference", "static")
 """Parts of names of tests that do not pretrain."""
+LARGE_WORKSPACE = 32 << 20
+"""Of torch with `:4096:8` and on Hopper, and of Transformer Engine on Hopper and later."""
+SMALL_WORKSPACE = (8 << 20) + (128 << 10)
+"""Of torch on other GPUs."""
+GROUPED_STREAMS = 4
+"""Streams of Transformer Engine's grouped products, each with a workspace."""
 SEEN = frozenset({"gpt3_7b_tp1_pp4_memory_speed", "gpt3_7b_tp4_pp1_memory_speed"})
 """Tests whose measurements were compared with counts before the tests were split."""
 SAME_RUN = re.compile(r"_1node|_resume(_torch(_dist)?)?|_github|_sm(?=$|_gb200)")
@@ -77,6 +83,8 @@ class CountedCase:
     is_deterministic: bool
     without: tuple[str, ...]
     """Arguments of the test that the count leaves out."""
+    workspace: str = ""
+    """CUBLAS_WORKSPACE_CONFIG of the test."""
 
     @property
     def key(self) -> str:
@@ -131,6 +139,7 @@ def case_of(row: Row, test: CiTest) -> CountedCase:
     without = tuple(name for name in NOT_COUNTED if name in asked)
     arguments = asked | dict.fromkeys((*without, "offload-modules"))
     arguments |= WITHOUT_FILES | ON_CPU | dict.fromkeys(NARROW) | WITHOUT_A_GPU
+    arguments["no-masked-softmax-fusion"] = asked.get("no-masked-softmax-fusion")
     if asked.get("moe-token-dispatcher-type") == "flex":
         arguments["moe-token-dispatcher-type"] = "alltoall"
     return CountedCase(
@@ -140,7 +149,19 @@ def case_of(row: Row, test: CiTest) -> CountedCase:
         attention_kernel(row["gpu"], test),
         test.environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0",
         without,
+        test.environment.get("CUBLAS_WORKSPACE_CONFIG", ""),
     )
+
+
+def workspaces(gpu: str, attention: str, config: str, *, has_grouped_experts: bool) -> int:
+    """Bytes of cuBLAS workspaces that stay allocated (docs/engine/full-size-kernels.md)."""
+    is_old = gpu.startswith("A100")
+    # Two threads start torch's products: the main one, and autograd's.
+    torch_workspaces = 2 * (LARGE_WORKSPACE if config or not is_old else SMALL_WORKSPACE)
+    if attention == "local":
+        return torch_workspaces
+    streams = 1 + (GROUPED_STREAMS if has_grouped_experts else 0)
+    return torch_workspaces + streams * (4 << 20 if is_old else LARGE_WORKSPACE + 1024)
 
 
 def _arguments(flags: Flags) -> Arguments:

@@ -32,6 +32,7 @@ from backtest.ci_tests import (
     is_held_out,
     read_test,
     why_not_counted,
+    workspaces,
 )
 from backtest.memory_rows import GIB, Row
 from backtest.rows import DATA
@@ -53,9 +54,15 @@ class ScoredRow:
     gpu: str
     measured: float
     counted: float
-    """What the engine allocated, without the remainder."""
+    """What the engine allocated, with cuBLAS's workspaces."""
+    is_complete: bool
+    """False if an argument of the test is left out."""
     formula: float | None
     """The ratio of the formula's prediction to the measurement, if it has one."""
+
+    @property
+    def has_experts(self) -> bool:
+        return bool(memory_ci.flags()[self.test]["num-experts"])
 
     @property
     def remainder(self) -> float:
@@ -89,7 +96,14 @@ def count_all(
     missing = [entry for key, entry in cases.items() if key not in known][:limit]
     for case, rows in missing:
         found = count(case)
-        line = {"key": case.key, "test": case.test, "gpus": case.gpus, "attention": case.attention}
+        line = {
+            "key": case.key,
+            "test": case.test,
+            "gpus": case.gpus,
+            "attention": case.attention,
+            "workspace": case.workspace,
+            "without": case.without,
+        }
         with record.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**line, "rows": rows, **found}) + "\n")
         print(f"{case.test}, {case.gpus} GPUs, {case.attention}: {_outcome(found)}", flush=True)
@@ -123,7 +137,14 @@ def scored_rows(record: Iterable[Record], *, held_out: bool) -> list[ScoredRow]:
 
 def _scored(row: Row, line: Record, formula: float | None) -> ScoredRow:
     measured = float(row["measured_mem_gb"]) * GIB
-    return ScoredRow(row["id"], row["model"], row["gpu"], measured, float(line["peak"]), formula)
+    has_groups = "moe-grouped-gemm" in line["without"]
+    added = workspaces(
+        row["gpu"], line["attention"], line["workspace"], has_grouped_experts=has_groups
+    )
+    # Grouped experts are counted one after the other, and fused permutations unfused.
+    is_complete = not set(line["without"]) - {"moe-grouped-gemm", "moe-permute-fusion"}
+    counted = float(line["peak"] + added)
+    return ScoredRow(row["id"], row["model"], row["gpu"], measured, counted, is_complete, formula)
 
 
 def formula_ratios() -> dict[str, float]:
@@ -167,6 +188,8 @@ def report(rows: Sequence[ScoredRow], added: Mapping[str, float]) -> list[str]:
         ("all", rows),
         ("at most 5 GiB", [row for row in rows if row.measured <= LARGE]),
         ("above 5 GiB", [row for row in rows if row.measured > LARGE]),
+        ("without experts", [row for row in rows if not row.has_experts]),
+        ("counted with all options", [row for row in rows if row.is_complete]),
         ("rows that the formula predicts", known),
     ]
     lines = [f"{title}: {quantiles(errors(chosen, added))}" for title, chosen in parts]
@@ -223,7 +246,6 @@ class Counting:
         )
 
     def __call__(self, case: CountedCase) -> Mapping[str, Any]:
-        assert self._process.stdin and self._process.stdout
         environment = {"WORLD_SIZE": str(case.gpus), "RANK": str(case.gpus - 1)}
         if case.is_deterministic:
             environment[DETERMINISTIC] = "0"
@@ -235,22 +257,27 @@ class Counting:
                 "environment": environment,
                 "record": str(record),
             }
-            self._process.stdin.write(json.dumps(job) + "\n")
-            self._process.stdin.flush()
-            answer = json.loads(self._process.stdout.readline())
+            answer = json.loads(self._ask(json.dumps(job)))
             if answer["reason"] or not record.exists():
                 return {"error": answer["reason"][:300]}
             counted = json.loads(record.read_text(encoding="utf-8"))
-        return _counted(counted, case)
+        return _counted(counted)
+
+    def _ask(self, line: str) -> str:
+        jobs, answers = self._process.stdin, self._process.stdout
+        if jobs is None or answers is None:
+            raise ValueError("the process has no pipes")
+        jobs.write(line + "\n")
+        jobs.flush()
+        return answers.readline()
 
 
-def _counted(record: Mapping[str, Any], case: CountedCase) -> Mapping[str, Any]:
+def _counted(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "peak": sum(record["at_peak"].values()),
         "at_peak": record["at_peak"],
         "update_peak": record["update_peak"],
         "largest": [[each["what"], each["size"], each["count"]] for each in record["largest"][:8]],
-        "without": case.without,
     }
 
 

@@ -19,6 +19,7 @@ from backtest.ci_tests import (
     is_held_out,
     read_test,
     why_not_counted,
+    workspaces,
 )
 from backtest.full_size_rows import ScoredRow, count_all, errors, quantiles, remainders
 
@@ -34,6 +35,9 @@ MODEL_ARGS:
   --data-path: ${DATA_PATH}/text
   --data-parallel-sharding-strategy: optim_grads_params
   --lr: 0.00015
+  --transformer-impl: transformer_engine
+  --moe-grouped-gemm: true
+  --fp8-format: hybrid
   --log-params-norm: true
   --vocab-file: ${DATA_PATH}/vocab.json
 """
@@ -53,12 +57,24 @@ def test_arguments_keep_what_changes_memory_and_drop_files_and_logs(checkout: Pa
     assert test is not None
     row = next(row for row in ci_rows() if row["model"] == NAME)
     case = case_of(row, test)
-    assert case.arguments == (
-        *("--num-layers", "12", "--swiglu", "--recompute-modules", "layernorm", "moe_act"),
-        *("--moe-layer-freq", "([0]*3+[1]*11)"),
-        *("--data-parallel-sharding-strategy", "optim_grads_params", "--log-params-norm"),
-        *("--vocab-size", "50257"),
-    )
+    words = " ".join(case.arguments)
+    for kept in (
+        "--num-layers 12",
+        "--swiglu",
+        "--recompute-modules layernorm moe_act",
+        "--moe-layer-freq ([0]*3+[1]*11)",
+        "--data-parallel-sharding-strategy optim_grads_params",
+        "--log-params-norm",
+        "--lr 0.00015",
+        "--vocab-size 50257",
+        "--fake-process-group",
+        "--transformer-impl local",
+    ):
+        assert kept in words
+    for dropped in ("rotary-interleaved", "data-path", "vocab-file", "fp8", "$"):
+        assert dropped not in words
+    assert case.without == ("moe-grouped-gemm", "fp8-format")
+    assert case.is_deterministic
     assert case.gpus == int(row["n_gpus"] or 8)
 
 
@@ -103,7 +119,7 @@ def test_halves_are_of_like_size_and_variants_share_a_side() -> None:
 
 
 def _case(test: str) -> CountedCase:
-    return CountedCase(test, ("--num-layers", test), 8, "flash")
+    return CountedCase(test, ("--num-layers", test), 8, "flash", False, ())
 
 
 def test_counting_continues_where_it_stopped(tmp_path: Path) -> None:
@@ -122,11 +138,29 @@ def test_counting_continues_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_the_remainder_of_a_gpu_is_added_before_errors_are_taken() -> None:
-    rows = [ScoredRow("1", "a", "A100", 110.0, 100.0, 1.1), ScoredRow("2", "b", "A100", 60, 50, 1)]
+    rows = [
+        ScoredRow("1", "a", "A100", 110.0, 100.0, True, 1.1),
+        ScoredRow("2", "b", "A100", 60, 50, True, 1),
+    ]
     assert remainders(rows)["A100"] == (10.0, 10.0, 10.0)
     assert errors(rows, {"A100": 10.0}) == [0.0, 0.0]
     assert errors(rows, {}) == pytest.approx([1 / 11, 1 / 6])
     assert quantiles([0.01, 0.02, 0.03]) == "median 2.0%, nine of ten below 3.0% (3 rows)"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "attention", "config", "grouped", "mebibytes"),
+    [
+        ("A100", "flash", ":4096:8", False, 68),
+        ("H100-80GB", "fused", ":4096:8", False, 96),
+        ("GB200", "fused", "", True, 224),
+        ("A100", "local", "", False, 16),
+    ],
+)
+def test_workspaces_follow_gpu_and_kernels(
+    gpu: str, attention: str, config: str, grouped: bool, mebibytes: int
+) -> None:
+    assert workspaces(gpu, attention, config, has_grouped_experts=grouped) >> 20 == mebibytes
 
 
 def test_counting_needs_the_tests_arguments(capsys: pytest.CaptureFixture[str]) -> None:

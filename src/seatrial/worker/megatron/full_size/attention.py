@@ -5,6 +5,8 @@
 The sources are in docs/engine/full-size-kernels.md.
 """
 
+import sys
+import types
 from typing import Any
 
 import torch
@@ -64,17 +66,43 @@ def unfused_attention(
 
 
 class Softmax(torch.autograd.Function):
-    """Scale, mask and softmax in one kernel, which keeps its result."""
+    """Scale, mask and softmax in one kernel, which keeps its result and overwrites its gradient."""
 
     @staticmethod
     def forward(ctx: Any, scores: torch.Tensor) -> torch.Tensor:
-        with Choices.counter.kernel(UNFUSED, OTHER, 5 * scores.numel(), scores, scores):
-            result = torch.empty(scores.shape, dtype=scores.dtype)
+        result = _softmax(scores)
         ctx.save_for_backward(result)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        (result,) = ctx.saved_tensors
-        with Choices.counter.kernel(UNFUSED, OTHER, 5 * grad.numel(), result, grad, grad):
-            return torch.empty(grad.shape, dtype=grad.dtype)
+        return _softmax_gradient(grad, ctx.saved_tensors[0])
+
+
+def _softmax(scores: torch.Tensor, *_: Any) -> torch.Tensor:
+    with Choices.counter.kernel(UNFUSED, OTHER, 5 * scores.numel(), scores, scores):
+        return torch.empty(scores.shape, dtype=scores.dtype)
+
+
+def _softmax_gradient(grad: torch.Tensor, result: torch.Tensor, *_: Any) -> torch.Tensor:
+    with Choices.counter.kernel(UNFUSED, OTHER, 5 * grad.numel(), result, grad, grad):
+        return grad.contiguous()
+
+
+def _rows_per_block(queries: int, keys: int, batch: int, heads: int) -> int:
+    """Return how many rows a block of the kernel computes."""
+    return 4 if keys > WIDE else 8
+
+
+WIDE = 128
+"""Keys above which a warp computes one row instead of two."""
+
+
+def offer_softmax() -> None:
+    """Provide apex's kernels under the names by which the engine's own attention imports them."""
+    for kind in ("scaled_upper_triang_masked", "scaled_masked", "scaled"):
+        module = types.ModuleType(f"{kind}_softmax_cuda")
+        module.forward = _softmax  # type: ignore[attr-defined]
+        module.backward = _softmax_gradient  # type: ignore[attr-defined]
+        module.get_batch_per_block = _rows_per_block  # type: ignore[attr-defined]
+        sys.modules[module.__name__] = module

@@ -258,9 +258,7 @@ class Recorder:
                     known, micro_batch=moment.micro_batch, chunk=moment.chunk
                 )
 
-    def _attribute(
-        self, is_pair: bool, tensors: Sequence[torch.Tensor]
-    ) -> tuple[Pass, int, int]:
+    def _attribute(self, is_pair: bool, tensors: Sequence[torch.Tensor]) -> tuple[Pass, int, int]:
         """Return pass, micro-batch and chunk of a communication."""
         moment = self._position.moment
         during = self._directions.pop(_storage(tensors[0]), None) if is_pair else None

@@ -21,6 +21,7 @@ from seatrial.worker.megatron.cpu.layers import (
 )
 from seatrial.worker.megatron.full_size.attention import (
     batch_first,
+    offer_softmax,
     pad,
     separate,
     unfused_attention,
@@ -147,7 +148,9 @@ def _replace_parts(layer: Any, model: Any) -> None:
     parts = layer.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = CountedNorm
     attention = parts.self_attention.submodules
-    if Choices.attention is not Attention.LOCAL:
+    if Choices.attention is Attention.LOCAL:
+        offer_softmax()
+    else:
         attention.core_attention = CountedAttention
     if model.multi_latent_attention:
         parts.self_attention.module = CountedLatentAttention

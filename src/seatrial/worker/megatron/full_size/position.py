@@ -114,7 +114,7 @@ class Position:
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith(self._engine):
-                return f"megatron/{file[len(self._engine):]}:{frame.f_lineno}"
+                return f"megatron/{file[len(self._engine) :]}:{frame.f_lineno}"
             frame = frame.f_back  # type: ignore[assignment]
         return ""
 

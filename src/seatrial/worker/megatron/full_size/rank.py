@@ -53,9 +53,7 @@ class CountOptions:
     """False for real tensors, to compare both."""
 
 
-def count_rank(
-    arguments: Sequence[str], counter: StepCounter, options: CountOptions
-) -> RankCount:
+def count_rank(arguments: Sequence[str], counter: StepCounter, options: CountOptions) -> RankCount:
     """Run two steps of one rank, and return what the second one needs."""
     replace_engine_kernels()
     watch_resizes(counter.storages, lambda: len(counter.recorder.events))
