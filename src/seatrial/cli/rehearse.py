@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 
 from seatrial.cli.data_progress import format_seconds
+from seatrial.cli.full_size_text import say_full_size
 from seatrial.cli.interrupts import on_interrupt
 from seatrial.cli.options import Json, Overrides, SpecFile, examples
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.drills import Announce, DrillName, Result, steps_of
+from seatrial.rehearsal.drills import USUAL_DRILLS, Announce, DrillName, Result, steps_of
 from seatrial.rehearsal.rehearse import KEPT, not_proven
 from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
@@ -35,7 +36,11 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=examples("seatrial rehearse run.yaml", "seatrial rehearse run.yaml --drill kill")
+    epilog=examples(
+        "seatrial rehearse run.yaml",
+        "seatrial rehearse run.yaml --drill kill",
+        "seatrial rehearse run.yaml --full-size",
+    )
 )
 def command(
     file: SpecFile,
@@ -48,6 +53,13 @@ def command(
             help="Only have the engine parse the production arguments at the real world size.",
         ),
     ] = False,
+    full_size: Annotated[
+        bool,
+        typer.Option(
+            "--full-size",
+            help="Only count memory and communication of the real run, rank by rank, without GPUs.",
+        ),
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(help="The seed of an earlier rehearsal, to repeat its kill drill.")
     ] = None,
@@ -56,9 +68,10 @@ def command(
     """Rehearse a run: train a small twin of it on this host's CPU with the real engine.
 
     The drills train, kill a process and resume, reshard the checkpoint, evaluate, and export the
-    weights. Needs the worker extra.
+    weights. With --full-size, the engine instead runs one step of each kind of rank of the real run
+    without data, and counts what it needs. Needs the worker extra.
     """
-    chosen = (DrillName.ARGUMENTS,) if arguments_only else (drill,) if drill else tuple(DrillName)
+    chosen = _chosen(drill, arguments_only=arguments_only, full_size=full_size)
     twins: list[Twin] = []
 
     def began(plan: Plan, found: Sequence[Twin]) -> None:
@@ -70,6 +83,8 @@ def command(
         if not as_json:
             _clear()
             _say_result(result, many=len(twins) > 1)
+            if result.counted is not None:
+                say_full_size(result.counted)
 
     again = seatrial_words("rehearse", file, *overrides or ())
     with on_interrupt(f"Logs are kept in .seatrial. To rehearse again: {again}"):
@@ -90,6 +105,18 @@ def command(
             say(f"next    seatrial diagnose {done.file.parent}")
     if not done.report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _chosen(
+    drill: DrillName | None, *, arguments_only: bool, full_size: bool
+) -> tuple[DrillName, ...]:
+    """Return the drills that the options name."""
+    named = [
+        *([DrillName.ARGUMENTS] if arguments_only else []),
+        *([DrillName.FULL_SIZE] if full_size else []),
+        *([drill] if drill else []),
+    ]
+    return tuple(dict.fromkeys(named)) or USUAL_DRILLS
 
 
 def _headline(twin: Twin, name: str) -> str:
@@ -205,8 +232,10 @@ def _announcer(*, quiet: bool) -> Announce:
         nonlocal printed
         if quiet:
             return
-        last = steps_of(doing)
-        words = f"{doing}, step {step} of {last}{left.words(drill, doing, step)}"
+        counts = drill is DrillName.FULL_SIZE
+        last = 100 if counts else steps_of(doing)
+        steps = f", step {step} of {last}{left.words(drill, doing, step)}"
+        words = doing if counts else f"{doing}{steps}"
         if sys.stderr.isatty():
             done = round(20 * min(step, last) / last)
             bar = "█" * done + "░" * (20 - done)

@@ -275,6 +275,26 @@ def ask_engine(
     return answer if isinstance(answer, dict) else {"accepted": False, "reason": answer}
 
 
+def count_rank(
+    words: list[str],
+    rank: int,
+    world_size: int,
+    file: Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    engine: Engine,
+) -> str:
+    """Let the engine run one rank of the full-size run without a GPU, and write what it counted.
+
+    Returns the reason if that fails; otherwise an empty string.
+    """
+    settings = {"WORLD_SIZE": str(world_size), "RANK": str(rank), **(environment or {})}
+    given = ["--record", str(file), *words]
+    answer = _ask(engine, engine.modules.full_size, given, timeout, settings)
+    return str(answer["reason"]) if isinstance(answer, dict) else answer or "no response"
+
+
 def differing_tensors(
     one: Path, other: Path, timeout: float = 120.0, *, engine: Engine
 ) -> tuple[int, list[str]]:

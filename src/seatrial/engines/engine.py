@@ -104,6 +104,8 @@ class WorkerModules:
     """Writes Hugging Face weights as a step-0 checkpoint; empty if not supported."""
     index_cache: str = ""
     """Builds the engine's sample index before training; empty if the engine has no index."""
+    full_size: str = ""
+    """Counts one rank of the full-size run without a GPU; empty if not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,34 @@ class Trial:
     """The layout to resume with, without saving; None to train with the plan's layout."""
     short: ShortRun | None = None
     """The layout to compare with another; None to train as the plan does."""
+
+
+class TrafficKind(StrEnum):
+    """What a process group carries."""
+
+    TENSOR = "tensor"
+    """Parts of a layer's inputs and outputs, between tensor-parallel ranks."""
+    CONTEXT = "context"
+    """Keys and values, between context-parallel ranks."""
+    EXPERTS = "experts"
+    """Tokens, between ranks with different experts."""
+    PIPELINE = "pipeline"
+    """Activations and their gradients, between stages."""
+    REPLICAS = "replicas"
+    """Gradients and weights, between model replicas."""
+    OTHER = "other"
+    """Norms, flags and barriers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctRank:
+    """A rank that stands for all ranks that do the same."""
+
+    rank: int
+    stage: int
+    """Its pipeline stage."""
+    represents: int
+    """How many ranks of the run do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +231,8 @@ class Engine(Protocol):
     """How long they wait if the option is not set; 0 if the engine has no such option."""
     vocab_multiple: int = 1
     """It pads the vocabulary to a multiple of this times tp_size."""
+    group_kinds: Mapping[str, TrafficKind] = {}
+    """What the engine's process groups carry, by their names in a full-size count."""
     modelled: Mapping[str, str]
     """Options that a spec field sets, with the name of that field."""
     message_terms: Mapping[str, str] = {}
@@ -271,6 +303,23 @@ class Engine(Protocol):
     def no_rehearsal(self, plan: Plan) -> str:
         """Return why a plan cannot be rehearsed on CPU, and an alternative; empty if it can."""
         return ""
+
+    def no_full_size(self, plan: Plan) -> str:
+        """Return why the engine cannot count a plan's ranks at full size; empty if it can."""
+        return f"{self.title} does not support the full-size drill yet. Run the other drills."
+
+    def full_size_ranks(self, plan: Plan) -> tuple[DistinctRank, ...]:
+        """Return a rank of each kind that needs different memory or does different work."""
+        return ()
+
+    def full_size_arguments(self, plan: Plan, micro_batches: int) -> FullSizeArguments:
+        """Return the arguments for counting a rank of the real run on CPU.
+
+        Args:
+            plan: The plan.
+            micro_batches: How many micro-batches a rank executes.
+        """
+        raise NotImplementedError(self.no_full_size(plan))
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
         """Return what a rehearsal on CPU cannot verify of this plan, in addition."""

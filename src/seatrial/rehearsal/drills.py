@@ -24,6 +24,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import SeatrialError
 from seatrial.monitoring.event_log import EventKind
 from seatrial.planning.layout import Layout
+from seatrial.rehearsal.full_size import FullSize
 from seatrial.rehearsal.parity import FP32_BAR, Parity, bar_of, compare
 from seatrial.rehearsal.twin import MAX_PROCESSES, SAVE_AT, STEPS, Twin, degree_words
 from seatrial.spec.parallelism import Sharding
@@ -57,6 +58,14 @@ class DrillName(StrEnum):
     """Compute the loss on the validation data."""
     EXPORT = "export"
     """Export the trained weights for Hugging Face transformers, and compare their logits."""
+    FULL_SIZE = "full-size"
+    """Count memory and communication of every distinct rank of the real run, without a twin."""
+
+
+USUAL_DRILLS = tuple(drill for drill in DrillName if drill is not DrillName.FULL_SIZE)
+"""The drills of a rehearsal that does not name any."""
+WITHOUT_TWIN = frozenset({DrillName.ARGUMENTS, DrillName.FULL_SIZE})
+"""Drills of the real run, which need no twin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,9 @@ class Result:
     judged: bool = True
     """False if this host cannot run the drill."""
     twin: str = ""
-    """The twin's parallel degrees; empty for the arguments drill."""
+    """The twin's parallel degrees; empty for drills without a twin."""
+    counted: FullSize | None = None
+    """What the full-size drill counted; None for other drills."""
 
 
 Announce = Callable[[DrillName, str, int], None]

@@ -16,7 +16,11 @@ from seatrial.engine_process.process import tokenizer_trouble
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan, dataset_location
+from seatrial.planning.resolve import resolve_basis
+from seatrial.planning.search.choose import LayoutChooser
 from seatrial.rehearsal.drills import (
+    USUAL_DRILLS,
+    WITHOUT_TWIN,
     Announce,
     DrillName,
     Full,
@@ -24,6 +28,7 @@ from seatrial.rehearsal.drills import (
     Result,
     check_arguments,
 )
+from seatrial.rehearsal.full_size import DIRECTORY, FullSize, FullSizeDrill, FullSizeError
 from seatrial.rehearsal.twin import Twin, TwinData, degrees_of, twins
 from seatrial.secrets.redaction import redact_tree
 from seatrial.spec.loader import LoadedSpec
@@ -71,7 +76,7 @@ class RehearsalReport:
             "engine": self.engine,
             "ok": self.ok,
             "seed": self.seed,
-            "results": [asdict(result) for result in self.results],
+            "results": [_plain(result) for result in self.results],
             "twins": [
                 {
                     "degrees": degrees_of(twin.plan.layout),
@@ -82,7 +87,19 @@ class RehearsalReport:
                 for twin in self.twins
             ],
             "not_proven": list(self.not_proven),
+            **self._full_size(),
         }
+
+    def _full_size(self) -> dict[str, Any]:
+        """Return what the full-size drill counted, if it ran."""
+        counted = next((each.counted for each in self.results if each.counted is not None), None)
+        return {} if counted is None else {"full_size": counted.to_dict()}
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    plain = asdict(replace(result, counted=None))
+    del plain["counted"]
+    return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,7 @@ class RehearsalRequest:
     """The working directory of the drills. Their logs stay there."""
     seed: int
     """Seed for choosing the killed ranks and steps."""
-    drills: tuple[DrillName, ...] = tuple(DrillName)
+    drills: tuple[DrillName, ...] = USUAL_DRILLS
 
 
 def make_twins(request: RehearsalRequest) -> list[Twin]:
@@ -158,12 +175,14 @@ def run_drills(
     if DrillName.ARGUMENTS in request.drills:
         announce(DrillName.ARGUMENTS, "validating with the engine", 0)
         yield arguments_result(request.plan)
+    if DrillName.FULL_SIZE in request.drills:
+        yield full_size_result(request, announce)
     for number, twin in enumerate(found, start=1):
         directory = request.directory / f"twin-{number}"
         rehearsal = Rehearsal(twin, directory, request.seed, announce)
         try:
             for drill in request.drills:
-                if drill is not DrillName.ARGUMENTS:
+                if drill not in WITHOUT_TWIN:
                     yield rehearsal.run(drill)
         finally:
             # Keep the files, which are logs and events. The directories contain checkpoints,
@@ -187,6 +206,45 @@ def arguments_result(plan: Plan) -> Result:
     began = time.monotonic()
     result = check_arguments(full, stages)
     return replace(result, seconds=time.monotonic() - began)
+
+
+def full_size_result(request: RehearsalRequest, announce: Announce) -> Result:
+    """Count every distinct rank of the real run with the engine, and compare it with the plan."""
+
+    def counting(done: int, of: int, name: str) -> None:
+        words = f"{done} of {of} ranks, {name}"
+        announce(DrillName.FULL_SIZE, words, round(100 * done / of))
+
+    began = time.monotonic()
+    priced = LayoutChooser(resolve_basis(request.loaded, request.catalog)).price(request.plan)
+    known = None if priced is None else (priced.workload, priced.memory)
+    directory = request.directory.parent / DIRECTORY
+    drill = FullSizeDrill(request.plan, directory, known, counting)
+    try:
+        counted = drill.run()
+    except FullSizeError as error:
+        said = f"the engine cannot count {error}"
+        return Result(DrillName.FULL_SIZE, False, said, time.monotonic() - began)
+    return Result(
+        DrillName.FULL_SIZE,
+        counted.fits,
+        _counted_words(counted),
+        time.monotonic() - began,
+        counted=counted,
+    )
+
+
+def _counted_words(counted: FullSize) -> str:
+    """Return the result of the full-size drill on one line."""
+    fullest, gib = counted.fullest, 1 << 30
+    need = (fullest.count.peak + fullest.outside) / gib
+    ranks = sum(each.distinct.represents for each in counted.ranks)
+    words = f"{ranks:,} ranks of {len(counted.ranks)} kinds counted by the engine"
+    stage = f"stage {fullest.distinct.stage} needs the most: {need:.1f}"
+    if fullest.verdict is None:
+        return f"{words}; {stage} GiB"
+    verdict = fullest.verdict.replace("-", " ")
+    return f"{words}; {stage} of {counted.room / gib:.1f} GiB, {verdict}"
 
 
 def report_of(

@@ -14,7 +14,13 @@ from seatrial.engine_process.process import worker_python
 from seatrial.engines.registry import ENGINES
 from seatrial.errors import UsageError
 from seatrial.planning.plan import Plan
-from seatrial.rehearsal.drills import Announce, DrillName, Result
+from seatrial.rehearsal.drills import (
+    USUAL_DRILLS,
+    WITHOUT_TWIN,
+    Announce,
+    DrillName,
+    Result,
+)
 from seatrial.rehearsal.rehearse import (
     RehearsalReport,
     RehearsalRequest,
@@ -60,7 +66,7 @@ def rehearse(
     path: PathOrText,
     overrides: Overrides = (),
     *,
-    drills: Sequence[DrillName | str] = tuple(DrillName),
+    drills: Sequence[DrillName | str] = USUAL_DRILLS,
     seed: int | None = None,
     watch: RehearsalWatch | None = None,
 ) -> Rehearsed:
@@ -69,7 +75,8 @@ def rehearse(
     Args:
         path: The spec. The report is written next to it.
         overrides: Fields to override.
-        drills: The drills to run. Default: all. `arguments` alone needs no twin.
+        drills: The drills to run. Default: all but `full-size`. `arguments` and `full-size` need no
+            twin.
         seed: The seed of an earlier rehearsal, to repeat its kill drill.
         watch: Receives the progress.
     """
@@ -83,7 +90,7 @@ def rehearse(
     chosen = tuple(map(DrillName, drills))
     seed = random.randrange(1 << 16) if seed is None else seed  # noqa: S311
     request = RehearsalRequest(loaded, plan, catalog, directory, seed, chosen)
-    twins = [] if chosen == (DrillName.ARGUMENTS,) else make_twins(request)
+    twins = [] if WITHOUT_TWIN.issuperset(chosen) else make_twins(request)
     if watch.began is not None:
         watch.began(plan, twins)
     results = []

@@ -10,7 +10,9 @@ from seatrial.codes.engines import EngineCode
 from seatrial.engines.engine import (
     Arguments,
     DataFormat,
+    DistinctRank,
     Engine,
+    FullSizeArguments,
     Installation,
     Problem,
     RunProblem,
@@ -19,6 +21,12 @@ from seatrial.engines.engine import (
 )
 from seatrial.engines.megatron.checkpoint_names import NAMING
 from seatrial.engines.megatron.command_line import command_line, engine_arguments, switched_on
+from seatrial.engines.megatron.full_size import (
+    GROUP_KINDS,
+    full_size_arguments,
+    full_size_ranks,
+    no_full_size,
+)
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.engines.megatron.model_support import model_problems
 from seatrial.engines.megatron.optimizer_flags import (
@@ -182,11 +190,13 @@ class MegatronEngine(Engine):
         logits="seatrial.worker.megatron.logits",
         import_weights="seatrial.worker.megatron.import_weights",
         index_cache="seatrial.worker.megatron.index_cache",
+        full_size="seatrial.worker.megatron.full_size",
     )
     checkpoint_naming = NAMING
     checkpoint_class = "seatrial.engines.megatron.checkpoints:MegatronCheckpoints"
     log_class = "seatrial.engines.megatron.log_format:MegatronLog"
     signals = SIGNALS
+    group_kinds = GROUP_KINDS
     # The engine deletes NCCL_COLLNET_ENABLE at startup, and sets it again only for this option
     # (megatron/core/parallel_state.py, initialize_model_parallel).
     sharp_option = "use-sharp"
@@ -291,6 +301,18 @@ class MegatronEngine(Engine):
             f"\n{shlex.quote(word)}" if word.startswith("--") else f" {shlex.quote(word)}"
             for word in words
         ).lstrip("\n")
+
+    def no_full_size(self, plan: Plan) -> str:
+        """Reject FSDP, whose process groups need more than torch's fake one offers."""
+        return no_full_size(plan)
+
+    def full_size_ranks(self, plan: Plan) -> tuple[DistinctRank, ...]:
+        """Return the first rank of each pipeline stage."""
+        return full_size_ranks(plan)
+
+    def full_size_arguments(self, plan: Plan, micro_batches: int) -> FullSizeArguments:
+        """Return the flags of the real run, without what needs a GPU, data or files."""
+        return full_size_arguments(plan, micro_batches)
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
         """Return what gloo or a CPU cannot do: gloo cannot gather parts that differ in size."""

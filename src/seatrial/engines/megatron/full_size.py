@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's arguments for counting one rank of a full-size run without a GPU."""
 
-from seatrial.engines.engine import Arguments, FullSizeArguments
+from seatrial.engines.engine import Arguments, DistinctRank, FullSizeArguments, TrafficKind
 from seatrial.engines.megatron.command_line import engine_arguments
 from seatrial.engines.megatron.performance_flags import ON_CPU
+from seatrial.planning.layout import Axis
 from seatrial.planning.plan import Plan
 from seatrial.spec.parallelism import Sharding
 
@@ -71,6 +72,23 @@ WITHOUT_A_GPU: Arguments = {
 }
 """Arguments with which the engine needs neither a GPU nor data."""
 
+GROUP_KINDS = {
+    "TENSOR_MODEL_PARALLEL_GROUP": TrafficKind.TENSOR,
+    "EXPERT_TENSOR_PARALLEL_GROUP": TrafficKind.TENSOR,
+    "CONTEXT_PARALLEL_GROUP": TrafficKind.CONTEXT,
+    "EXPERT_MODEL_PARALLEL_GROUP": TrafficKind.EXPERTS,
+    "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP": TrafficKind.EXPERTS,
+    "PIPELINE_MODEL_PARALLEL_GROUP": TrafficKind.PIPELINE,
+    "DATA_PARALLEL_GROUP": TrafficKind.REPLICAS,
+    "DATA_PARALLEL_GROUP_WITH_CP": TrafficKind.REPLICAS,
+    "EXPERT_DATA_PARALLEL_GROUP": TrafficKind.REPLICAS,
+    "INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP": TrafficKind.REPLICAS,
+    "INTRA_PARTIAL_EXPERT_DATA_PARALLEL_GROUP": TrafficKind.REPLICAS,
+    "EMBEDDING_GROUP": TrafficKind.REPLICAS,
+    "POSITION_EMBEDDING_GROUP": TrafficKind.REPLICAS,
+}
+"""Megatron's process groups (`core/parallel_state.py` in 0.19.2)."""
+
 NARROW = ("fp8-format", "fp8-recipe", "fp4-format", "fp8-param-gather", "fp4-param-gather")
 MEANINGS = {
     "tp-comm-overlap": "overlap of tensor-parallel communication with products",
@@ -94,8 +112,9 @@ def full_size_arguments(plan: Plan, micro_batches: int) -> FullSizeArguments:
     asked = engine_arguments(plan)
     without = ON_CPU | dict.fromkeys(NARROW)
     dropped = tuple(
-        MEANINGS[name] for name in without if name in MEANINGS and asked.get(name) is not None
-        and asked[name] is not False
+        MEANINGS[name]
+        for name in without
+        if name in MEANINGS and asked.get(name) is not None and asked[name] is not False
     )
     arguments = asked | WITHOUT_FILES | without | WITHOUT_A_GPU
     if asked.get("moe-token-dispatcher-type") == "flex":
@@ -104,6 +123,20 @@ def full_size_arguments(plan: Plan, micro_batches: int) -> FullSizeArguments:
         micro_batches * plan.batch.micro_batch_size * plan.layout.dp_size
     )
     return FullSizeArguments(arguments, dropped)
+
+
+def full_size_ranks(plan: Plan) -> tuple[DistinctRank, ...]:
+    """Return the first rank of each stage.
+
+    Stages differ in their layers and in the number of micro-batches that they keep. Inside a stage,
+    all ranks have equal shapes: tensors, sequences and experts are split evenly, and the shards of
+    the optimizer differ only in padding, of which the first has none.
+    """
+    layout = plan.layout
+    each = layout.world_size // layout.pp_size
+    return tuple(
+        DistinctRank(layout.rank({Axis.PP: stage}), stage, each) for stage in range(layout.pp_size)
+    )
 
 
 def no_full_size(plan: Plan) -> str:

@@ -157,13 +157,14 @@ def judged(workload: Workload, known: StackConstants, stages: tuple[StageMemory,
         untested = (*untested, f"{workload.precision} copies of weights and inputs")
     error = tested + assumed
     need, room = fullest.total, workload.hardware.memory_bytes
+    return Memory(stages, fullest, fit(need, room, error), room - need, error, untested, assumed)
+
+
+def fit(need: int, room: int, error: float) -> MemoryFit:
+    """Return whether a process fits on its GPU, with a relative error bar."""
     if need * (1 + error) <= room:
-        verdict = MemoryFit.FITS
-    elif need * (1 - error) > room:
-        verdict = MemoryFit.DOES_NOT_FIT
-    else:
-        verdict = MemoryFit.RISKY
-    return Memory(stages, fullest, verdict, room - need, error, untested, assumed)
+        return MemoryFit.FITS
+    return MemoryFit.DOES_NOT_FIT if need * (1 - error) > room else MemoryFit.RISKY
 
 
 def borrowed(workload: Workload) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class Storages:
             found[role] += size
             self._held[self._sizes[key][1]][0] -= size
             self._held[self._sizes[key][1]][1] -= 1
-            kind = (role, module, what)
+            kind = (role, module if role == "buffers" else "", what)
             self._sizes[key] = (size, kind)
             held = self._held.setdefault(kind, [0, 0])
             held[0] += size
