@@ -48,7 +48,11 @@ DROPPED = re.compile(
 holds."""
 KEPT = frozenset({"data-parallel-sharding-strategy", "log-params-norm", "log-num-zeros-in-grad"})
 """Arguments that match `DROPPED` and do change it."""
-NOT_COUNTED = ("fine-grained-activation-offloading", "use-transformer-engine-op-fuser", *MEANINGS)
+NOT_COUNTED = (
+    "fine-grained-activation-offloading",
+    "use-transformer-engine-op-fuser",
+    *(name for name in MEANINGS if name not in NARROW),
+)
 """Arguments without which a test is counted."""
 OTHER_PROGRAMS = ("grpo", "modelopt", "inference", "static")
 """Parts of names of tests that do not pretrain."""
@@ -83,14 +87,28 @@ class CountedCase:
     is_deterministic: bool
     without: tuple[str, ...]
     """Arguments of the test that the count leaves out."""
+    narrow: str | None = None
+    """The format of 8-bit products."""
+    has_narrow_weights: bool = False
+    has_native_transpose: bool = False
     workspace: str = ""
     """CUBLAS_WORKSPACE_CONFIG of the test."""
 
     @property
     def key(self) -> str:
         """The same for rows that run the same."""
-        text = json.dumps([self.arguments, self.gpus, self.attention, self.is_deterministic])
+        facts = [self.gpus, self.attention, self.is_deterministic, *self.options.values()]
+        text = json.dumps([self.arguments, facts])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the worker's counter is given beside the engine's arguments."""
+        return {
+            "narrow": self.narrow,
+            "has_narrow_weights": self.has_narrow_weights,
+            "has_native_transpose": self.has_native_transpose,
+        }
 
 
 def is_held_out(test: str) -> bool:
@@ -149,7 +167,10 @@ def case_of(row: Row, test: CiTest) -> CountedCase:
         attention_kernel(row["gpu"], test),
         test.environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0",
         without,
-        test.environment.get("CUBLAS_WORKSPACE_CONFIG", ""),
+        narrow=str(asked.get("fp8-recipe", "delayed")) if "fp8-format" in asked else None,
+        has_narrow_weights="fp8-param-gather" in asked,
+        has_native_transpose="fp8-format" in asked and row["gpu"].startswith("GB200"),
+        workspace=test.environment.get("CUBLAS_WORKSPACE_CONFIG", ""),
     )
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count many ranks, with the engine imported once; runs in the worker's environment.
 
-Reads a job from each line of standard input: `arguments`, `attention`, `environment` and `record`,
-the file to write. Each job runs in a fork, because the engine keeps its state in globals. Prints a
-line with the reason for each job; it is empty if the rank was counted.
+Reads a job from each line of standard input: `arguments`, `attention`, `options`, `environment` and
+`record`, the file to write. Each job runs in a fork, because the engine keeps its state in globals.
+Prints a line with the reason for each job; it is empty if the rank was counted.
 """
 
 import io
@@ -54,7 +54,7 @@ def _count(job: dict[str, Any], counter: Any, rank: Any) -> str:
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
         try:
-            record = rank.count_rank(job["arguments"], counter, rank.CountOptions())
+            record = rank.count_rank(job["arguments"], counter, rank.CountOptions(**job["options"]))
             Path(job["record"]).write_text(json.dumps(record.to_dict()), encoding="utf-8")
         except SystemExit:
             return output.getvalue().strip().rpartition("\n")[2]

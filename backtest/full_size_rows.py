@@ -254,6 +254,7 @@ class Counting:
             job = {
                 "arguments": case.arguments,
                 "attention": case.attention,
+                "options": case.options,
                 "environment": environment,
                 "record": str(record),
             }

@@ -46,6 +46,7 @@ ADAM = "FusedAdam"
 NORM_OF_GRADIENTS = "multi-tensor l2norm and scale"
 RING = "context-parallel ring"
 UNFUSED = "unfused attention"
+QUANTIZED = "8-bit and 4-bit products"
 NONDETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 """Transformer Engine's variable: 0 for kernels whose results do not vary."""
 
@@ -64,6 +65,12 @@ KERNELS = (
         "query, key and value; the softmax, and with dropout its mask and what is left of it",
         "2·s·b·d·(n + 2n) + 2·b·n·s², with dropout 5·b·n·s²",
         "Transformer Engine 2.17.1 attention/dot_product_attention/backends.py:490, softmax.py:52",
+    ),
+    Kernel(
+        QUANTIZED,
+        "the input in the narrow format, by columns; the weight by rows and by columns, for good",
+        "1 byte (4-bit: 0.5) per value and way, and scales",
+        "Transformer Engine 2.17.1 module/linear.py:545, module/base.py:750, tensor/",
     ),
     Kernel(
         RING,

@@ -26,7 +26,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from seatrial.planning.counted import Pass, RankCount
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.full_size.counter import StepCounter
+from seatrial.worker.megatron.full_size.formats import Format
 from seatrial.worker.megatron.full_size.kernels import replace_engine_kernels
+from seatrial.worker.megatron.full_size.quantized import quantize_products
 from seatrial.worker.megatron.full_size.routing import route_evenly
 from seatrial.worker.megatron.full_size.storages import (
     largest_of,
@@ -51,11 +53,23 @@ class CountOptions:
     """How many times its even share of tokens the experts of this rank receive."""
     is_fake: bool = True
     """False for real tensors, to compare both."""
+    narrow: str | None = None
+    """The format of 8-bit or 4-bit products."""
+    has_native_transpose: bool = False
+    """True if the GPU reads 8-bit data by rows and by columns, as Blackwell does."""
+    has_narrow_weights: bool = False
+    """True if the parameters are in the format, without a bf16 copy."""
 
 
 def count_rank(arguments: Sequence[str], counter: StepCounter, options: CountOptions) -> RankCount:
     """Run two steps of one rank, and return what the second one needs."""
     replace_engine_kernels()
+    if options.narrow is not None:
+        quantize_products(
+            Format(options.narrow),
+            has_native_transpose=options.has_native_transpose,
+            has_narrow_weights=options.has_narrow_weights,
+        )
     watch_resizes(counter.storages, lambda: len(counter.recorder.events))
     counter.position.follow_modules()
     step = _CountedStep(counter)
