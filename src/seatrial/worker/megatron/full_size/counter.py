@@ -17,10 +17,9 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from seatrial.worker.megatron.full_size.events import Recorder, bytes_of
+from seatrial.worker.megatron.full_size.events import Recorder, bytes_of, tensors_in
 from seatrial.worker.megatron.full_size.position import LOSS, OUTPUT_LAYER, Position
 from seatrial.worker.megatron.full_size.storages import BLOCK, Storages
 
@@ -59,6 +58,11 @@ class StepCounter(TorchDispatchMode):  # type: ignore[misc]
         finally:
             self._kernel = outer
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled, and torch's guard around every operator takes time.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -66,18 +70,21 @@ class StepCounter(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if func.namespace == "c10d":
             return self._communicate(func, args)
+        if func.namespace == "prim":
+            # A question about a tensor, such as its device.
+            return func(*args, **kwargs)
         out = self._execute(func, args, kwargs)
-        packet = getattr(func, "overloadpacket", None)
-        name = str(packet)
+        name = str(func.overloadpacket)
+        results = tensors_in(out)
         if func.namespace == "aten" and not self._kernel and not func.is_view:
             flops = 0
-            if packet in flop_registry:
-                flops = flop_registry[packet](*args, **kwargs, out_val=out)
-            moved = 0 if name.startswith("aten.empty") else bytes_of(tree_leaves((args, out)))
+            if func.overloadpacket in flop_registry:
+                flops = flop_registry[func.overloadpacket](*args, **kwargs, out_val=out)
+            is_empty = name.startswith("aten.empty")
+            moved = 0 if is_empty else bytes_of(tensors_in(args)) + bytes_of(results)
             self.recorder.computed(MATRIX_PRODUCT if flops else OTHER, flops, moved)
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self._see(tensor, self._kernel or name)
+        for tensor in results:
+            self._see(tensor, self._kernel or name)
         return out
 
     def _execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -107,8 +114,7 @@ class StepCounter(TorchDispatchMode):  # type: ignore[misc]
         self.storages.add(tensor, kind, event)
 
     def _communicate(self, func: Any, args: tuple[Any, ...]) -> Any:
-        for tensor in tree_leaves(args):
-            if isinstance(tensor, torch.Tensor):
-                self._see(tensor, func.overloadpacket.__name__.strip("_"))
+        for tensor in tensors_in(args):
+            self._see(tensor, func.overloadpacket.__name__.strip("_"))
         work = self.recorder.communicated(func, args).boxed()
         return work if len(func._schema.returns) == 1 else (args[0], work)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
-from torch.utils._pytree import tree_leaves
 
 from seatrial.planning.counted import (
     Communication,
@@ -51,12 +50,17 @@ PEERS = ("dst", "src", "root_rank")
 """Arguments with the other rank's number in the group."""
 
 
-def bytes_of(tensors: Iterable[Any]) -> int:
-    return sum(
-        tensor.numel() * tensor.element_size()
-        for tensor in tensors
-        if isinstance(tensor, torch.Tensor)
-    )
+def tensors_in(values: Any) -> list[torch.Tensor]:
+    """Return the tensors among values, which may be nested in lists and tuples."""
+    if isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, list | tuple):
+        return [tensor for value in values for tensor in tensors_in(value)]
+    return []
+
+
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 class CountedWork(Work):  # type: ignore[misc]
@@ -243,15 +247,14 @@ class Recorder:
     def produced(self, tensors: Any) -> None:
         """Note the micro-batch of what a pass returns, which is sent later."""
         moment = self._position.moment
-        for tensor in tree_leaves(tensors):
-            if isinstance(tensor, torch.Tensor):
-                self._origins[_storage(tensor)] = (moment.micro_batch, moment.chunk)
+        for tensor in tensors_in(tensors):
+            self._origins[_storage(tensor)] = (moment.micro_batch, moment.chunk)
 
     def consumed(self, tensors: Any) -> None:
         """Attribute the receipt of a pass's inputs to its micro-batch."""
         moment = self._position.moment
-        for tensor in tree_leaves(tensors):
-            event = self._received.pop(_storage(tensor), None) if _is_tensor(tensor) else None
+        for tensor in tensors_in(tensors):
+            event = self._received.pop(_storage(tensor), None)
             if event is not None:
                 known = self.events[event]
                 self.events[event] = replace(
@@ -275,15 +278,11 @@ def _sides(name: str, given: dict[str, Any]) -> tuple[list[torch.Tensor], list[t
     inputs = [value for key, value in given.items() if "input" in key and "split" not in key]
     outputs = [value for key, value in given.items() if "output" in key and "split" not in key]
     if not inputs and not outputs:
-        both = tree_leaves(given.get("tensors"))
+        both = tensors_in(given.get("tensors"))
         return ([] if name.startswith("recv") else both), ([] if name == "send" else both)
-    return tree_leaves(inputs), tree_leaves(outputs)
+    return tensors_in(inputs), tensors_in(outputs)
 
 
 def _storage(tensor: torch.Tensor) -> int:
     key: int = tensor.untyped_storage()._cdata
     return key
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
