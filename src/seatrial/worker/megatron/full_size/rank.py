@@ -97,13 +97,17 @@ def _provider(args: Namespace) -> Any:
 
     def batches() -> Iterator[dict[str, torch.Tensor]]:
         shape = (args.micro_batch_size, args.seq_length)
+        square = (args.micro_batch_size, 1, args.seq_length, args.seq_length)
         while True:
-            yield {
+            batch = {
                 "tokens": torch.zeros(shape, dtype=torch.int64),
                 "labels": torch.zeros(shape, dtype=torch.int64),
                 "loss_mask": torch.ones(shape, dtype=torch.float32),
                 "position_ids": torch.zeros(shape, dtype=torch.int64),
             }
+            if args.create_attention_mask_in_dataloader:
+                batch["attention_mask"] = torch.zeros(square, dtype=torch.bool)
+            yield batch
 
     def provide(sizes: Any, vp_stage: int | None = None) -> Any:
         return batches(), None, None
