@@ -63,7 +63,7 @@ worker-env: ## Create the environment of the training engine if it does not exis
 	@scripts/environment.sh create worker
 
 # The engine's own environment; the tests themselves run without torch.
-attack attack-short engine engine-short models faults faults-short pipeline pipeline-short quickstart quickstart-picture tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
+attack attack-short engine engine-short full-size models faults faults-short pipeline pipeline-short quickstart quickstart-picture tutorial tutorial-pictures: export SEATRIAL_WORKER_PYTHON = $(shell scripts/environment.sh path worker)/bin/python
 
 .PHONY: engine
 engine: $(ENV) worker-env ## Run the tests that train with the real engine on a CPU (about an hour)
@@ -72,6 +72,10 @@ engine: $(ENV) worker-env ## Run the tests that train with the real engine on a 
 .PHONY: engine-short
 engine-short: $(ENV) worker-env ## Run the short engine tests
 	$(PYTHON) -m pytest -m 'engine and not slow' -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) tests/engine
+
+.PHONY: full-size
+full-size: $(ENV) worker-env ## Count known full-size layouts with the engine and print the table; ARGS='mixtral-8x7b' for some
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.engine.full_size_layouts $(ARGS)
 
 .PHONY: models
 models: $(ENV) worker-env ## Prove plan, rehearsal, resume, reshard, import and export of every model type; ARGS='-k qwen3' for some

@@ -24,7 +24,7 @@ VERDICTS = {
 
 
 def say_full_size(counted: FullSize) -> None:
-    """Print what the engine counted, beside the plan's figures."""
+    """Print what the engine counted, next to the plan's figures."""
     say()
     say_text(_headline(counted))
     say_table(COLUMNS, [_row(each) for each in counted.ranks])

@@ -30,7 +30,7 @@ from seatrial.reports.terminal import (
     say_text,
     seatrial_words,
 )
-from seatrial.sdk.rehearse import RehearsalWatch, rehearse
+from seatrial.sdk.rehearse import RehearsalWatch, Rehearsed, rehearse
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -99,12 +99,16 @@ def command(
         say_json(done.report.to_dict())
     else:
         _conclude(done.plan, twins, done.file)
-        if done.report.ok:
-            say_following(seatrial_words("launch", file, *overrides or ()), "next    ")
-        else:
-            say(f"next    seatrial diagnose {done.file.parent}")
+        _say_next(done, seatrial_words("launch", file, *overrides or ()))
     if not done.report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _say_next(done: Rehearsed, command: str) -> None:
+    if done.report.ok:
+        say_following(command, "next    ")
+    else:
+        say(f"next    seatrial diagnose {done.file.parent}")
 
 
 def _chosen(

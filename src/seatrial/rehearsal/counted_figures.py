@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Seatrial authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine counted for a rank, beside the plan's own figures."""
+"""Compare what the engine counted for a rank with the plan's own figures."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class SentFigure:
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """A counted rank beside the plan's figures for its stage."""
+    """A counted rank with the plan's figures for its stage."""
 
     distinct: DistinctRank
     count: RankCount

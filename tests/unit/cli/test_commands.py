@@ -147,7 +147,7 @@ def test_init_reports_what_launch_would_reject(tmp_path: Path) -> None:
         (("catalog", "list", "model"), "Did you mean models?"),
         (
             ("rehearse", "run.yaml", "--drill", "exprt"),
-            "'exprt' is not one of arguments, train, kill, reshard, evaluate, export. "
+            "'exprt' is not one of arguments, train, kill, reshard, evaluate, export, full-size. "
             "Did you mean export?",
         ),
         (("engines", "install", "foundry"), "'foundry' is not one of megatron, llm-foundry."),

@@ -22,6 +22,10 @@ WITHOUT_FILES: Arguments = dict.fromkeys(
         "train-samples",
         "step-batch-size-schedule",
         "eval-global-batch-size",
+        "min-lr",
+        "lr-wsd-decay-style",
+        "seed",
+        "init-method-std",
         "lr-warmup-samples",
         "lr-decay-samples",
         "lr-warmup-iters",
@@ -47,7 +51,7 @@ WITHOUT_FILES: Arguments = dict.fromkeys(
         "deterministic-mode",
     )
 )
-"""Arguments for files, schedules and logs, which have no part in a step."""
+"""Arguments for files, schedules, random numbers and logs, which do not change what is counted."""
 
 WITHOUT_A_GPU: Arguments = {
     # The engine's own: a process group without other processes.
@@ -66,6 +70,8 @@ WITHOUT_A_GPU: Arguments = {
     "eval-interval": 1000,
     "log-interval": 100,
     "logging-level": 40,
+    # No value depends on the learning rate, and records are reused if it changes.
+    "lr": 1e-4,
     "lr-decay-style": "constant",
     "no-load-rng": True,
     "no-load-optim": True,

@@ -216,9 +216,23 @@ RELIED_ON = (
     ("megatron.training.training", "setup_model_and_optimizer"),
     ("megatron.training.training", "evaluate"),
     ("torch.distributed.checkpoint.filesystem", "pickle"),
+    *(
+        ("megatron.training.training", name)
+        for name in ("train_step", "finalize_model_grads", "get_num_microbatches")
+    ),
+    ("megatron.core.pipeline_parallel.schedules", "forward_step"),
+    ("megatron.core.pipeline_parallel.schedules", "backward_step"),
+    ("megatron.core.pipeline_parallel.p2p_communication", "_batched_p2p_ops"),
+    ("megatron.core.pipeline_parallel.p2p_communication", "_p2p_ops"),
+    ("megatron.core.models.common.embeddings.rope_utils", "fused_apply_rotary_pos_emb"),
+    ("megatron.core.tensor_parallel.layers", "HAVE_TE"),
+    (
+        "megatron.core.transformer.moe.token_dispatcher",
+        "MoEAlltoAllTokenDispatcher.preprocess",
+    ),
 )
 """Parts of the engine that the CPU layers extend, override or call by name, and parts that the
-commit protocol wraps."""
+commit protocol and the full-size count wrap."""
 
 
 def find(module: str, name: str) -> tuple[Any, str]:

@@ -255,8 +255,8 @@ class Recorder:
         moment = self._position.moment
         for tensor in tensors_in(tensors):
             event = self._received.pop(_storage(tensor), None)
-            if event is not None:
-                known = self.events[event]
+            known = self.events[event] if event is not None else None
+            if event is not None and isinstance(known, Communication):
                 self.events[event] = replace(
                     known, micro_batch=moment.micro_batch, chunk=moment.chunk
                 )

@@ -95,12 +95,13 @@ class CountedLatentAttention(CpuLatentAttention):
     """Latent attention with the parts that Transformer Engine's has."""
 
     def _resolve_qk_norm_config(self, submodules: Any) -> dict[str, Any]:
-        parts = super()._resolve_qk_norm_config(submodules)
-        return parts | {
+        parts: dict[str, Any] = super()._resolve_qk_norm_config(submodules)
+        own: dict[str, Any] = {
             "linear_q_proj": CountedNormedLinear,
             "q_layernorm": CountedNorm,
             "kv_layernorm": CountedNorm,
         }
+        return parts | own
 
 
 class CountedNormedLinear(NormedColumnParallelLinear):

@@ -201,7 +201,7 @@ class _CountedStep:
         return result
 
     def backward(self, inputs: Any, output: Any, gradient: Any, config: Any) -> Any:
-        """Attribute the backward pass of a micro-batch, which its output tells."""
+        """Attribute the backward pass of a micro-batch, which follows from its output."""
         counter = self.counter
         if not self._is_counted:
             return self._backward(inputs, output, gradient, config)
