@@ -163,7 +163,7 @@ def case_of(row: Row, test: CiTest) -> CountedCase:
     return CountedCase(
         test.name,
         tuple(command_line(arguments)),
-        int(row["n_gpus"] or NODE),
+        _gpus(row),
         attention_kernel(row["gpu"], test),
         test.environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0",
         without,
@@ -172,6 +172,15 @@ def case_of(row: Row, test: CiTest) -> CountedCase:
         has_native_transpose="fp8-format" in asked and row["gpu"].startswith("GB200"),
         workspace=test.environment.get("CUBLAS_WORKSPACE_CONFIG", ""),
     )
+
+
+def _gpus(row: Row) -> int:
+    """The GPUs of a row; without a stated number, a node, or what the batch is enough for."""
+    if row["n_gpus"]:
+        return int(row["n_gpus"])
+    copy = int(row["tp"]) * int(row["pp"]) * int(row["cp"] or 1)
+    batches = int(row["global_batch"] or NODE) // int(row["micro_batch"] or 1)
+    return copy * max(1, min(NODE // copy, batches))
 
 
 def workspaces(gpu: str, attention: str, config: str, *, has_grouped_experts: bool) -> int:

@@ -65,7 +65,6 @@ def test_arguments_keep_what_changes_memory_and_drop_files_and_logs(checkout: Pa
         "--moe-layer-freq ([0]*3+[1]*11)",
         "--data-parallel-sharding-strategy optim_grads_params",
         "--log-params-norm",
-        "--lr 0.00015",
         "--vocab-size 50257",
         "--fake-process-group",
         "--transformer-impl local",
@@ -76,7 +75,17 @@ def test_arguments_keep_what_changes_memory_and_drop_files_and_logs(checkout: Pa
     assert case.without == ("moe-grouped-gemm",)
     assert case.narrow == "delayed"
     assert case.is_deterministic
-    assert case.gpus == int(row["n_gpus"] or 8)
+    assert case.gpus == 8
+
+
+def test_a_row_without_a_number_of_gpus_has_no_more_than_its_batch_needs(checkout: Path) -> None:
+    test = read_test(checkout, NAME)
+    row = next(row for row in ci_rows() if row["model"] == "gpt3_mcore_reruns_resume_check_grads")
+    assert test is not None
+    assert not row["n_gpus"]
+    assert case_of(row, test).gpus == 1
+    unstated = next(row for row in ci_rows() if row["model"] == NAME and not row["n_gpus"])
+    assert case_of(unstated, test).gpus == 8
 
 
 def test_a_test_that_the_checkout_does_not_have_is_none(checkout: Path) -> None:
