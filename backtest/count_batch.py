@@ -23,12 +23,11 @@ from seatrial.worker.megatron.full_size.__main__ import VARIABLES
 def main() -> None:
     set_variables(unless_set=VARIABLES)
     # Import late: this loads torch and the engine, which read the environment.
-    from seatrial.worker.megatron.full_size.kernels import Attention  # noqa: PLC0415
     from seatrial.worker.megatron.full_size.start import prepare  # noqa: PLC0415
 
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
-        counter = prepare(Attention.FUSED, 512)
+        counter = prepare("fused", 512)
         from seatrial.worker.megatron.full_size import rank  # noqa: PLC0415
     for line in sys.stdin:
         reading, writing = os.pipe()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine counts full-size ranks: known layouts, and fake tensors like real ones."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.engine.full_size_layouts import (
     planned,
     rest_of,
 )
+from tests.engine.test_contract import in_worker
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -134,6 +136,48 @@ def test_work_is_attributed_to_every_micro_batch(overlapped: tuple[RankCount, Ra
         place = {counted.places[e.place] for e in counted.events if isinstance(e, Communication)}
         assert any(each.module == "decoder.layers.0.mlp.linear_fc1" for each in place)
         assert all(each.line.startswith("megatron/") for each in place)
+
+
+RING = """
+import json, torch, torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from seatrial.planning.counted import Communication, Pass
+from seatrial.worker.megatron.full_size.counter import StepCounter
+from seatrial.worker.megatron.full_size.kernels import Attention, Flash, offer_kernels
+dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
+counter = StepCounter()
+offer_kernels(counter, next(iter(Attention)))
+counter.position.begin(Pass.FORWARD, 0)
+with FakeTensorMode(), counter:
+    q, k, v = (
+        torch.empty(8, 1, heads, 2, dtype=torch.bfloat16, requires_grad=True) for heads in (4, 2, 2)
+    )
+    out = Flash.apply(q, k, v, dist.group.WORLD, None)
+    counter.position.begin(Pass.BACKWARD, 0)
+    out.backward(torch.empty_like(out))
+events = [event for event in counter.recorder.events if isinstance(event, Communication)]
+print(json.dumps([[event.kind, event.during, event.size, event.peer] for event in events]))
+"""
+
+
+def test_keys_and_values_go_around_the_ring() -> None:
+    keys_and_values = 2 * (8 * 2 * 2) * 2
+    found = [tuple(each) for each in json.loads(in_worker(RING))]
+    sizes = {
+        (kind, during): [row[2] for row in found if row[:2] == (kind, during)]
+        for kind in ("send", "receive")
+        for during in ("forward", "backward")
+    }
+    # In backward, the gradients of keys and values follow them by one rank.
+    backward = [keys_and_values * n for n in (1, 2, 2, 1)]
+    for kind in ("send", "receive"):
+        assert sizes[kind, "forward"] == [keys_and_values] * 3
+        assert sizes[kind, "backward"] == backward
+    assert {row[3] for row in found if row[0] == "send"} == {2}
+    assert {row[3] for row in found if row[0] == "receive"} == {0}
+    # Odd ranks receive first, so that each send has its receive.
+    assert [row[0] for row in found] == ["receive", "send"] * 7
 
 
 @pytest.mark.slow

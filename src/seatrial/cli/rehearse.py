@@ -5,7 +5,6 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from seatrial.engines.registry import ENGINES
 from seatrial.errors import ExitCode
 from seatrial.planning.plan import Plan
 from seatrial.rehearsal.drills import USUAL_DRILLS, Announce, DrillName, Result, steps_of
-from seatrial.rehearsal.rehearse import KEPT, not_proven
+from seatrial.rehearsal.rehearse import KEPT
 from seatrial.rehearsal.twin import PEAK_LEARNING_RATE, STEPS, Twin, degrees_of
 from seatrial.reports.terminal import (
     columns,
@@ -98,7 +97,7 @@ def command(
     if as_json:
         say_json(done.report.to_dict())
     else:
-        _conclude(done.plan, twins, done.file)
+        _conclude(done, twins)
         _say_next(done, seatrial_words("launch", file, *overrides or ()))
     if not done.report.ok:
         raise typer.Exit(ExitCode.FINDINGS)
@@ -152,8 +151,9 @@ def _say_result(result: Result, *, many: bool) -> None:
         say_text(f"{text}   {verdict} {result.seconds:.0f} s", f"  {result.drill:<10} ")
 
 
-def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
+def _conclude(done: Rehearsed, found: list[Twin]) -> None:
     """Print what the twin kept and changed, what a CPU cannot prove, and the report's path."""
+    plan = done.plan
     if found:
         say_text(f"Kept: {KEPT}. Shrunk: {_shrunk(plan, found)}.", rest="  ")
         replaced = dict.fromkeys(text for twin in found for text in twin.replaced)
@@ -161,8 +161,8 @@ def _conclude(plan: Plan, found: list[Twin], target: Path) -> None:
             replaced[_peaks(plan)] = None
         if replaced:
             say_text(f"Replaced: {'; '.join(replaced)}.", rest="  ")
-    say_text(f"Not proven on a CPU: {', '.join(not_proven(plan))}.", rest="  ")
-    say(f"report  {target}")
+    say_text(f"Not proven on a CPU: {', '.join(done.report.not_proven)}.", rest="  ")
+    say(f"report  {done.file}")
 
 
 def _shrunk(plan: Plan, found: list[Twin]) -> str:

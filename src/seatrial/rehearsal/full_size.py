@@ -129,12 +129,30 @@ class FullSizeDrill:
         refusal = engine.no_full_size(plan)
         if refusal:
             raise UsageError(refusal)
-        batches = executed_micro_batches(plan)
-        arguments = engine.full_size_arguments(plan, batches)
+        arguments = engine.full_size_arguments(plan, executed_micro_batches(plan))
         ranks = engine.full_size_ranks(plan)
         stored = self._stored(arguments, ranks)
         missing = [distinct for distinct in ranks if distinct.rank not in stored]
-        counted = stored | self._count(arguments, missing, len(ranks))
+        counted = stored | self._count(arguments, missing, len(ranks)) if missing else stored
+        return self._compared(arguments, counted, len(stored))
+
+    def find(self) -> FullSize | None:
+        """Return the counts of an earlier rehearsal, if all of them are still valid."""
+        plan, engine = self.plan, self.engine
+        if engine.no_full_size(plan):
+            return None
+        arguments = engine.full_size_arguments(plan, executed_micro_batches(plan))
+        ranks = engine.full_size_ranks(plan)
+        stored = self._stored(arguments, ranks)
+        if len(stored) < len(ranks):
+            return None
+        return self._compared(arguments, stored, len(stored))
+
+    def _compared(
+        self, arguments: FullSizeArguments, counted: Mapping[int, RankCount], reused: int
+    ) -> FullSize:
+        """Compare the counted ranks with the plan."""
+        plan, engine = self.plan, self.engine
         return FullSize(
             tuple(
                 figures_of(
@@ -143,12 +161,12 @@ class FullSizeDrill:
                     engine.group_kinds,
                     self.priced,
                 )
-                for distinct in ranks
+                for distinct in engine.full_size_ranks(plan)
             ),
-            batches,
+            executed_micro_batches(plan),
             plan.batch.micro_batches,
             arguments.dropped,
-            len(stored),
+            reused,
             None if self.priced is None else self.priced[1],
             0 if self.priced is None else self.priced[0].hardware.memory_bytes,
         )

@@ -34,10 +34,12 @@ from seatrial.secrets.redaction import redact_tree
 from seatrial.spec.loader import LoadedSpec
 from seatrial.storage.state_files import DamagedError, read_json, write_state
 
+MEMORY = "memory"
+"""Not verified, except by the full-size drill."""
 NOT_PROVEN = (
     "kernels (Transformer Engine, flash attention)",
     "NCCL and the fabric",
-    "memory",
+    MEMORY,
     "speed",
 )
 """Properties that a rehearsal on CPU cannot verify for any plan."""
@@ -251,15 +253,16 @@ def report_of(
     request: RehearsalRequest, found: Iterable[Twin], results: Iterable[Result]
 ) -> RehearsalReport:
     """Build a rehearsal's report."""
-    engine = ENGINES[request.plan.spec.engine.name]
+    engine, results = ENGINES[request.plan.spec.engine.name], tuple(results)
+    is_counted = any(result.counted is not None for result in results)
     return RehearsalReport(
         request.plan.spec.name,
         request.plan.digest,
         f"{engine.name} {engine.version}",
         tuple(found),
-        tuple(results),
+        results,
         request.seed,
-        not_proven(request.plan),
+        tuple(each for each in not_proven(request.plan) if not (is_counted and each == MEMORY)),
     )
 
 

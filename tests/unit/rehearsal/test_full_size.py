@@ -205,7 +205,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_records_are_reused_until_the_layout_changes(calls: list[int], tmp_path: Path) -> None:
     plan = resolved(*STAGES)
+    assert FullSizeDrill(plan, tmp_path, None).find() is None
     first = FullSizeDrill(plan, tmp_path, None).run()
+    assert FullSizeDrill(plan, tmp_path, None).find() == replace(first, reused=2)
     again = FullSizeDrill(plan, tmp_path, None).run()
     assert sorted(calls) == [0, 8]
     assert (first.reused, again.reused) == (0, 2)
@@ -244,6 +246,7 @@ def test_the_command_prints_counted_and_planned_figures(calls: list[int], tmp_pa
     assert "decoder.layers.0.mlp" in said
     assert "Imitated kernels: flash attention." in said
     assert "Assumed: even routing." in said
+    assert "NCCL and the fabric, speed" in said
     lines = [line.split() for line in said.splitlines()]
     header = next(line for line in lines if line[:2] == ["stage", "ranks"])
     assert header[-3:] == ["peak", "in", "verdict"]

@@ -41,14 +41,13 @@ def main(words: list[str]) -> None:
     end_with_parent()
     set_variables(unless_set=VARIABLES)
     # Import late: this loads torch, which reads the environment.
-    from seatrial.worker.megatron.full_size.kernels import Attention  # noqa: PLC0415
     from seatrial.worker.megatron.full_size.start import prepare  # noqa: PLC0415
 
     output = io.StringIO()
     reason = ""
     with redirect_stdout(output), redirect_stderr(output):
         try:
-            counter = prepare(Attention(own.attention), own.block)
+            counter = prepare(own.attention, own.block)
             # Import late: this loads the engine, which looks for its kernels.
             from seatrial.worker.megatron.full_size import rank  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from seatrial.worker.megatron.full_size.events import Recorder, bytes_of, tensors_in
-from seatrial.worker.megatron.full_size.position import LOSS, OUTPUT_LAYER, Position
+from seatrial.worker.megatron.full_size.position import LOSS, OUTPUT_LAYER, StepPosition
 from seatrial.worker.megatron.full_size.storages import BLOCK, Storages
 
 MATRIX_PRODUCT = "matrix_product"
@@ -36,7 +36,7 @@ class StepCounter(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self, block: int = BLOCK) -> None:
         super().__init__()
-        self.position = Position()
+        self.position = StepPosition()
         self.storages = Storages(block)
         self.recorder = Recorder(self.position, self.storages)
         self.imitated: Counter[str] = Counter()

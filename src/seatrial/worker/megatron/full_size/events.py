@@ -21,7 +21,7 @@ from seatrial.planning.counted import (
     Place,
     Wait,
 )
-from seatrial.worker.megatron.full_size.position import Moment, Position
+from seatrial.worker.megatron.full_size.position import Moment, StepPosition
 from seatrial.worker.megatron.full_size.storages import Storages
 
 KINDS = {
@@ -95,7 +95,7 @@ class CountedWork(Work):  # type: ignore[misc]
 class Recorder:
     """The events of one rank."""
 
-    def __init__(self, position: Position, storages: Storages) -> None:
+    def __init__(self, position: StepPosition, storages: Storages) -> None:
         self.events: list[Event] = []
         self.timeline: list[MemoryPoint] = []
         self.flops: Counter[str] = Counter()

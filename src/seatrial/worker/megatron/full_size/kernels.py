@@ -49,6 +49,8 @@ UNFUSED = "unfused attention"
 QUANTIZED = "8-bit and 4-bit products"
 NONDETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 """Transformer Engine's variable: 0 for kernels whose results do not vary."""
+BACKWARD_PRODUCTS = 2.5
+"""Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 
 KERNELS = (
     Kernel(
@@ -74,22 +76,25 @@ KERNELS = (
     ),
     Kernel(
         RING,
-        "as flash attention; the keys and values of other ranks arrive in a second buffer",
-        "4·s·b·k·d for each of two buffers while attention runs",
-        "Transformer Engine 2.x attention/dot_product_attention/context_parallel.py, "
+        "query, output, one fp32 number per row, and a copy of the last rank's keys and values; "
+        "while it runs, keys, values and an output of every rank, in backward two buffers for "
+        "keys, values and their gradients",
+        "2·s·b·d·(2n + 2k) + 4·s·b·n; while it runs 4·s·b·k·d for each rank, in backward four "
+        "times that",
+        "Transformer Engine 2.20 (d0067d0) attention/dot_product_attention/context_parallel.py, "
         "AttnFuncWithCPAndKVP2P",
     ),
     Kernel(
         NORM,
         "its input, and one (RMSNorm) or two (LayerNorm) fp32 numbers per token",
         "2·s·b·h + 4·s·b or 8·s·b",
-        "Transformer Engine 2.x ops/basic/layer_norm.py and rmsnorm.py",
+        "Transformer Engine 2.20 (d0067d0) ops/basic/layer_norm.py and rmsnorm.py",
     ),
     Kernel(
         ROPE,
         "nothing but the angles, which all layers share",
         "0",
-        "Transformer Engine 2.x attention/rope.py, FusedRoPEFunc",
+        "Transformer Engine 2.20 (d0067d0) attention/rope.py, FusedRoPEFunc",
     ),
     Kernel(
         WEIGHT_GRADIENT,
@@ -102,7 +107,7 @@ KERNELS = (
         DUMMY,
         "a gradient that autograd receives and nobody reads: one per shape of a weight, for good",
         "2·w for each distinct shape",
-        "Transformer Engine 2.x module/base.py, get_dummy_wgrad",
+        "Transformer Engine 2.20 (d0067d0) module/base.py, get_dummy_wgrad",
     ),
     Kernel(
         DROPOUT,
@@ -114,7 +119,7 @@ KERNELS = (
         ADAM,
         "two moments of each parameter; no temporary tensors",
         "8·p",
-        "Transformer Engine 2.x optimizers/fused_adam.py; apex optimizers/fused_adam.py",
+        "Transformer Engine 2.20 (d0067d0) optimizers/fused_adam.py; apex optimizers/fused_adam.py",
     ),
     Kernel(
         NORM_OF_GRADIENTS,
@@ -260,41 +265,39 @@ class Flash(torch.autograd.Function):
     def forward(ctx: Any, q: Any, k: Any, v: Any, group: Any, window: int | None) -> torch.Tensor:
         s, b, n, _ = q.shape
         parts = group.size()
-        with Choices.counter.kernel(FLASH, OTHER, 0):
-            out = torch.empty(s, b, n, v.shape[-1], dtype=q.dtype)
-            sums = torch.empty(b, n, s, dtype=torch.float32)
-        if parts > 1:
-            with Choices.counter.kernel(RING, OTHER, 0):
-                both = torch.cat([k.flatten(), v.flatten()])
-            _exchange(both, group, parts - 1)
-            # What is kept is the copy, in one piece.
-            k, v = both[: k.numel()].view(k.shape), both[k.numel() :].view(v.shape)
-        ctx.save_for_backward(q, k, v, out, sums)
         keys = _keys_per_query(k.shape[0] * parts, window)
-        ctx.group, ctx.flops = group, int(2 * b * n * s * keys * (q.shape[-1] + v.shape[-1]))
-        with Choices.counter.kernel(FLASH, ATTENTION, ctx.flops, q, k, v, out, sums):
-            return out
+        flops = int(2 * b * n * s * keys * (q.shape[-1] + v.shape[-1]))
+        shape = (s, b, n, v.shape[-1])
+        if parts > 1:
+            k, v, out = _ring_forward(q, k, v, shape, group, flops)
+        else:
+            with Choices.counter.kernel(FLASH, ATTENTION, flops, q, k, v):
+                out = torch.empty(shape, dtype=q.dtype)
+        with Choices.counter.kernel(FLASH, OTHER, 0, out):
+            sums = torch.empty(b, n, s, dtype=torch.float32)
+        ctx.save_for_backward(q, k, v, out, sums)
+        ctx.group, ctx.flops = group, flops
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
         q, k, v, out, sums = ctx.saved_tensors
-        counter, parts = Choices.counter, ctx.group.size()
-        with counter.kernel(FLASH, ATTENTION, int(ctx.flops * 2.5), q, k, v, out, grad, q, k, v):
+        counter, flops = Choices.counter, int(ctx.flops * BACKWARD_PRODUCTS)
+        if ctx.group.size() > 1:
+            return *_ring_backward(q, k, v, ctx.group, flops), None, None
+        with counter.kernel(FLASH, ATTENTION, flops, q, k, v, out, grad, q, k, v):
             rows = torch.empty_like(sums)  # Sums of dO · O.
             # One gradient per query head; they are summed afterwards.
             grouped = k.shape[2] != q.shape[2]
             wide = torch.empty(2, *q.shape, dtype=q.dtype) if grouped else None
             sums_of_dq = torch.empty(_splits(q), *q.shape, dtype=torch.float32)
-        if parts > 1:
-            with counter.kernel(RING, OTHER, 0):
-                both = torch.cat([k.flatten(), v.flatten()])
-                gradients = torch.empty(both.shape, dtype=torch.float32)
-            _exchange(both, ctx.group, parts - 1)
-            _exchange(gradients, ctx.group, parts)
         del rows, wide, sums_of_dq
-        with counter.kernel(FLASH, OTHER, 0):
-            results = [torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v)]
-        return *results, None, None
+        return *_gradients(q, k, v), None, None
+
+
+def _gradients(*inputs: torch.Tensor) -> list[torch.Tensor]:
+    with Choices.counter.kernel(FLASH, OTHER, 0):
+        return [torch.empty(each.shape, dtype=each.dtype) for each in inputs]
 
 
 def _splits(q: torch.Tensor) -> int:
@@ -312,21 +315,81 @@ def _keys_per_query(length: int, window: int | None) -> float:
     return window - window * window / (2 * length)
 
 
-def _exchange(tensor: torch.Tensor, group: Any, hops: int) -> None:
-    """Send a tensor around the ring, with a second buffer to receive into."""
+def _ring_forward(
+    q: Any, k: Any, v: Any, shape: tuple[int, ...], group: Any, flops: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Attend to the keys of one rank after another; keep the last buffer, and not the inputs."""
+    counter, parts, rank = Choices.counter, group.size(), group.rank()
+    with counter.kernel(RING, OTHER, 0, k, v, k, v):
+        buffers = [torch.cat([k.flatten(), v.flatten()])]
+    works: list[Any] = []
+    outputs = []
+    for step in range(parts):
+        _wait(works)
+        if step < parts - 1:
+            with counter.kernel(RING, OTHER, 0):
+                buffers.append(torch.empty_like(buffers[step]))
+            works = _start_exchange(buffers[step], buffers[step + 1], group)
+        with counter.kernel(RING, ATTENTION, flops // parts, q, k, v):
+            # Only the second half of the queries is after the keys of a later rank.
+            rows = shape[0] if step <= rank else shape[0] // 2
+            outputs.append(torch.empty(rows, *shape[1:], dtype=q.dtype))
+    with counter.kernel(RING, OTHER, 0, *outputs):
+        out = torch.empty(shape, dtype=q.dtype)
+    last, keys = buffers[-1], k.numel()
+    return last[:keys].view(k.shape), last[keys:].view(v.shape), out
+
+
+def _ring_backward(q: Any, k: Any, v: Any, group: Any, flops: int) -> list[torch.Tensor]:
+    """Send keys and values around the ring once more, and their gradients after them."""
+    counter, parts = Choices.counter, group.size()
+    whole = k.numel() + v.numel()
+    with counter.kernel(RING, OTHER, 0, k, v, k, v):
+        queries = torch.empty_like(q)
+        buffers = [torch.empty(2, whole, dtype=k.dtype) for _ in range(2)]
+    works: list[Any] = []
+    for step in range(parts):
+        _wait(works)
+        sent, received = buffers[step % 2], buffers[(step + 1) % 2]
+        if step == 0:
+            sent, received = sent[0], received[0]
+        elif step == parts - 1:
+            sent, received = sent[1], received[1]
+        works = _start_exchange(sent, received, group)
+        with counter.kernel(RING, ATTENTION, flops // parts, q, k, v, q, k, v):
+            own = [torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v)]
+        _wait(works)
+        del own
+    with counter.kernel(RING, OTHER, 0):
+        return [queries, torch.empty(k.shape, dtype=k.dtype), torch.empty(v.shape, dtype=v.dtype)]
+
+
+def _start_exchange(sent: torch.Tensor, received: torch.Tensor, group: Any) -> list[Any]:
+    """Send to the next rank of the ring, and receive from the one before."""
     ranks = torch.distributed.get_process_group_ranks(group)
-    own = ranks.index(torch.distributed.get_rank())
-    with Choices.counter.kernel(RING, OTHER, 0):
-        other = torch.empty_like(tensor)
-    for _ in range(hops):
-        operations = [
-            torch.distributed.P2POp(
-                torch.distributed.isend, tensor, ranks[(own + 1) % len(ranks)], group
-            ),
-            torch.distributed.P2POp(torch.distributed.irecv, other, ranks[own - 1], group),
-        ]
-        for work in torch.distributed.batch_isend_irecv(operations):
-            work.wait()
+    own = group.rank()
+    after, before = ranks[(own + 1) % len(ranks)], ranks[own - 1]
+    operations = [
+        (torch.distributed.isend, sent, after),
+        (torch.distributed.irecv, received, before),
+    ]
+    if own % 2:
+        operations.reverse()
+    if len(ranks) == 2:
+        return list(
+            torch.distributed.batch_isend_irecv(
+                [
+                    torch.distributed.P2POp(each, tensor, peer, group)
+                    for each, tensor, peer in operations
+                ]
+            )
+        )
+    return [each(tensor, peer, group) for each, tensor, peer in operations]
+
+
+def _wait(works: list[Any]) -> None:
+    while works:
+        works.pop(0).wait()
 
 
 class FusedNorm(torch.autograd.Function):

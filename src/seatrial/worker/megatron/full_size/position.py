@@ -27,7 +27,7 @@ class Moment:
     chunk: int
 
 
-class Position:
+class StepPosition:
     """Follows the engine through modules and passes.
 
     Autograd numbers the nodes of its graph in the order in which the forward pass creates them. The

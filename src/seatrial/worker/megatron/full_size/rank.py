@@ -18,7 +18,7 @@ import torch
 from megatron.core import mpu
 from megatron.core.enums import ModelType
 from megatron.core.pipeline_parallel import p2p_communication, schedules
-from megatron.training import pretrain, training
+from megatron.training import get_args, pretrain, training
 from megatron.training.argument_utils import pretrain_cfg_container_from_args
 from megatron.training.arguments import parse_and_validate_args
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -149,8 +149,10 @@ class _CountedStep:
         """Return fewer micro-batches for the step that is not counted."""
         if self._is_counted:
             return int(self._batches())
-        is_interleaved = mpu.get_virtual_pipeline_model_parallel_world_size() is not None
-        return mpu.get_pipeline_model_parallel_world_size() if is_interleaved else 1
+        if mpu.get_virtual_pipeline_model_parallel_world_size() is None:
+            return 1
+        stages: int = mpu.get_pipeline_model_parallel_world_size()
+        return max(stages, get_args().microbatch_group_size_per_vp_stage or 0)
 
     def train_step(
         self, forward: Any, data: Any, model: Any, optimizer: Any, *rest: Any, **options: Any

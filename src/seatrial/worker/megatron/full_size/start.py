@@ -14,15 +14,20 @@ from seatrial.worker.megatron.full_size.counter import StepCounter
 from seatrial.worker.megatron.full_size.kernels import Attention, offer_kernels
 
 
-def prepare(attention: Attention, block: int) -> StepCounter:
-    """Install everything that must be there before the engine is imported."""
+def prepare(attention: str, block: int) -> StepCounter:
+    """Install everything that must be there before the engine is imported.
+
+    Args:
+        attention: What the attention kernel keeps, as in `Attention`.
+        block: Bytes to which the allocator rounds a tensor up.
+    """
     for unused in ("wandb", "transformers"):
         # The engine handles a failed import of both, and importing them takes seconds.
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
     _ignore_generators()
     redirection.redirect()
     counter = StepCounter(block)
-    offer_kernels(counter, attention)
+    offer_kernels(counter, Attention(attention))
     apply_patches(patch for patch in ON_CPU if "rng_state" not in patch.name)
     apply_patches((*ON_ANY_DEVICE, *FOR_COUNTING))
     return counter
@@ -71,7 +76,34 @@ def _prediction_spec(original: Any) -> Any:
     return spec
 
 
+def _without_overflow(original: Any) -> Any:
+    def unscale(self: Any) -> bool:
+        original(self)
+        return False
+
+    return unscale
+
+
+def _not_in_place(original: Any) -> Any:
+    def calculate(logits: torch.Tensor, *rest: Any) -> Any:
+        return original(logits.clone(), *rest)
+
+    return calculate
+
+
 FOR_COUNTING = (
+    Patch(
+        "megatron.core.optimizer.optimizer",
+        "MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan",
+        "Without data, an fp16 run would find an overflow in every step and skip the update.",
+        _without_overflow,
+    ),
+    Patch(
+        "megatron.core.fusions.fused_cross_entropy",
+        "calculate_predicted_logits",
+        "On a GPU it is compiled, and then it does not overwrite its fp32 logits.",
+        _not_in_place,
+    ),
     *(
         Patch(
             "torch",
