@@ -62,8 +62,30 @@ SMALL_WORKSPACE = (8 << 20) + (128 << 10)
 """Of torch on other GPUs."""
 GROUPED_STREAMS = 4
 """Streams of Transformer Engine's grouped products, each with a workspace."""
-SEEN = frozenset({"gpt3_7b_tp1_pp4_memory_speed", "gpt3_7b_tp4_pp1_memory_speed"})
-"""Tests whose measurements were compared with counts before the tests were split."""
+SEEN = frozenset(
+    {
+        # Compared with counts before the tests were split.
+        "gpt3_7b_tp1_pp4_memory_speed",
+        "gpt3_7b_tp4_pp1_memory_speed",
+        # The first score of the held-out half: 61 rows, which were then looked at.
+        "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic_dp_last",
+        "gpt3_mcore_te_tp1_pp4_frozen_swiglu",
+        "gpt3_mcore_te_tp1_pp4_swiglu",
+        "gpt3_mcore_te_tp2_pp1_cp2_nondeterministic",
+        "gpt3_mcore_te_tp2_pp1_frozen_te_8experts2parallel_dist_optimizer",
+        "gpt3_mcore_te_tp2_pp1_te_8experts2parallel_dist_optimizer",
+        "gpt3_mcore_te_tp2_pp2_cp2",
+        "gpt3_mcore_te_tp2_pp2_cp2_etp4_calculate_per_token_loss_nondeterministic_dp_last",
+        "gpt3_mcore_te_tp2_pp2_cross_entropy_loss_fusion",
+        "gpt3_mcore_te_tp2_pp2_ep4_etp1_attn_cudagraph",
+        "gpt3_mcore_tp1_pp1_dist_optimizer_overlap_grad_reduce_param_gather",
+        "gpt3_mcore_tp2_pp2_ep2_etp2_te_4experts2parallel_dp_last",
+        "gpt3_mcore_tp2_pp2_ep2_te_4experts2parallel",
+        "gpt3_mcore_tp2_pp2_uninstall_te",
+        "gpt3_mcore_tp4_pp1",
+    }
+)
+"""Tests, without the parts of `SAME_RUN`, whose errors are known; they are not held out."""
 SAME_RUN = re.compile(r"_1node|_resume(_torch(_dist)?)?|_github|_sm(?=$|_gb200)")
 """Parts of a name that do not change what is trained."""
 
@@ -117,9 +139,8 @@ def is_held_out(test: str) -> bool:
     A test's name decides, so that all of its GPUs are on one side. Variants that train the same are
     on the same side too.
     """
-    if test in SEEN:
-        return False
-    return hashlib.sha256(SAME_RUN.sub("", test).encode()).digest()[0] % 2 == 1
+    stem = SAME_RUN.sub("", test)
+    return stem not in SEEN and hashlib.sha256(stem.encode()).digest()[0] % 2 == 1
 
 
 def read_test(checkout: Path, name: str) -> CiTest | None:

@@ -152,7 +152,8 @@ class _CountedStep:
         if mpu.get_virtual_pipeline_model_parallel_world_size() is None:
             return 1
         stages: int = mpu.get_pipeline_model_parallel_world_size()
-        return max(stages, get_args().microbatch_group_size_per_vp_stage or 0)
+        group = getattr(get_args(), "microbatch_group_size_per_vp_stage", None)
+        return max(stages, group or 0)
 
     def train_step(
         self, forward: Any, data: Any, model: Any, optimizer: Any, *rest: Any, **options: Any
