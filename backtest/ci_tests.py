@@ -10,7 +10,7 @@ A checkout of Megatron-LM has them in tests/functional_tests/test_cases/*/NAME/m
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ SMALL_WORKSPACE = (8 << 20) + (128 << 10)
 """Of torch on other GPUs."""
 GROUPED_STREAMS = 4
 """Streams of Transformer Engine's grouped products, each with a workspace."""
+OVERLAP_STREAMS = 3
+"""Workspaces of products that overlap with tensor-parallel communication."""
 SEEN = frozenset(
     {
         # Compared with counts before the tests were split.
@@ -204,14 +206,18 @@ def _gpus(row: Row) -> int:
     return copy * max(1, min(NODE // copy, batches))
 
 
-def workspaces(gpu: str, attention: str, config: str, *, has_grouped_experts: bool) -> int:
+def workspaces(gpu: str, attention: str, config: str, without: Collection[str]) -> int:
     """Bytes of cuBLAS workspaces that stay allocated (docs/engine/full-size-kernels.md)."""
     is_old = gpu.startswith("A100")
     # Two threads start torch's products: the main one, and autograd's.
     torch_workspaces = 2 * (LARGE_WORKSPACE if config or not is_old else SMALL_WORKSPACE)
     if attention == "local":
         return torch_workspaces
-    streams = 1 + (GROUPED_STREAMS if has_grouped_experts else 0)
+    streams = 1
+    if "moe-grouped-gemm" in without:
+        streams += GROUPED_STREAMS
+    if "tp-comm-overlap" in without:
+        streams += OVERLAP_STREAMS
     return torch_workspaces + streams * (4 << 20 if is_old else LARGE_WORKSPACE + 1024)
 
 

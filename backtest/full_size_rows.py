@@ -44,7 +44,8 @@ DETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
 """Transformer Engine's variable; the stand-ins read it too."""
 
 Record = dict[str, Any]
-"""A line of the record: `key`, `test`, `gpus`, `attention`, `rows`, and `peak` or `error`."""
+"""A line of the record: `key`, `test`, `gpus`, `attention`, `is_complete`, `rows` with their
+workspaces, and `peak` or `error`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +73,26 @@ class ScoredRow:
 # --- counting
 
 
-def distinct_cases(checkout: Path, *, held_out: bool) -> dict[str, tuple[CountedCase, list[str]]]:
-    """The counts of one half, each with the rows that it is compared with."""
-    cases: dict[str, tuple[CountedCase, list[str]]] = {}
+Cases = dict[str, tuple[CountedCase, dict[str, int]]]
+"""Counts by key, each with the rows that it is compared with and their cuBLAS workspaces."""
+
+
+def distinct_cases(checkout: Path, *, held_out: bool) -> Cases:
+    """The counts of one half."""
+    cases: Cases = {}
     for row in ci_rows():
         if why_not_counted(row) or is_held_out(row["model"]) is not held_out:
             continue
         test = read_test(checkout, row["model"])
         if test is not None:
             case = case_of(row, test)
-            cases.setdefault(case.key, (case, []))[1].append(row["id"])
+            added = workspaces(row["gpu"], case.attention, case.workspace, case.without)
+            cases.setdefault(case.key, (case, {}))[1][row["id"]] = added
     return cases
 
 
 def count_all(
-    cases: Mapping[str, tuple[CountedCase, list[str]]],
+    cases: Cases,
     record: Path,
     count: Callable[[CountedCase], Mapping[str, Any]],
     limit: int | None = None,
@@ -101,8 +107,8 @@ def count_all(
             "test": case.test,
             "gpus": case.gpus,
             "attention": case.attention,
-            "workspace": case.workspace,
-            "without": case.without,
+            # Grouped experts are counted one after the other, and fused permutations unfused.
+            "is_complete": set(case.without) <= {"moe-grouped-gemm", "moe-permute-fusion"},
         }
         with record.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**line, "rows": rows, **found}) + "\n")
@@ -137,14 +143,10 @@ def scored_rows(record: Iterable[Record], *, held_out: bool) -> list[ScoredRow]:
 
 def _scored(row: Row, line: Record, formula: float | None) -> ScoredRow:
     measured = float(row["measured_mem_gb"]) * GIB
-    has_groups = "moe-grouped-gemm" in line["without"]
-    added = workspaces(
-        row["gpu"], line["attention"], line["workspace"], has_grouped_experts=has_groups
+    counted = float(line["peak"] + line["rows"][row["id"]])
+    return ScoredRow(
+        row["id"], row["model"], row["gpu"], measured, counted, line["is_complete"], formula
     )
-    # Grouped experts are counted one after the other, and fused permutations unfused.
-    is_complete = not set(line["without"]) - {"moe-grouped-gemm", "moe-permute-fusion"}
-    counted = float(line["peak"] + added)
-    return ScoredRow(row["id"], row["model"], row["gpu"], measured, counted, is_complete, formula)
 
 
 def formula_ratios() -> dict[str, float]:
