@@ -56,7 +56,13 @@ def route_evenly(counter: StepCounter, experts_per_token: int, imbalance: float)
 
 
 def _route_gathered(counter: StepCounter, experts_per_token: int, imbalance: float) -> None:
-    """Do the same where every rank gathers all tokens and takes those of its own experts."""
+    """Do the same where every rank gathers all tokens and takes those of its own experts.
+
+    Args:
+        counter: Answers operators whose output size depends on the routing.
+        experts_per_token: The number of experts that each token is sent to.
+        imbalance: How many times its even share this rank receives.
+    """
 
     def postprocess(self: Any, states: torch.Tensor, probs: torch.Tensor) -> Any:
         local, experts = self.num_local_experts, self.config.num_moe_experts
