@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import ceil
 
 
-class NarrowFormat(StrEnum):
+class QuantizedFormat(StrEnum):
     """Narrow formats, under the engine's names of their recipes."""
 
     DELAYED = "delayed"
@@ -30,34 +30,36 @@ def _up(size: float, multiple: int) -> int:
     return ceil(size / multiple) * multiple
 
 
-def row_bytes(kind: NarrowFormat, rows: int, columns: int) -> int:
+def row_bytes(kind: QuantizedFormat, rows: int, columns: int) -> int:
     """Bytes for reading a matrix by rows."""
-    if kind is NarrowFormat.BLOCKWISE:
+    if kind is QuantizedFormat.BLOCKWISE:
         return rows * columns + 4 * ceil(columns / 128) * _up(rows, 4)
-    if kind is NarrowFormat.MXFP8:
+    if kind is QuantizedFormat.MXFP8:
         return rows * columns + _up(rows, 128) * _up(columns // 32, 4)
-    if kind is NarrowFormat.NVFP4:
+    if kind is QuantizedFormat.NVFP4:
         return rows * columns // 2 + _up(rows, 128) * _up(ceil(columns / 16), 4) + 4
     return rows * columns + 4
 
 
-def column_bytes(kind: NarrowFormat, rows: int, columns: int) -> int:
+def column_bytes(kind: QuantizedFormat, rows: int, columns: int) -> int:
     """Bytes for reading a matrix by columns."""
-    if kind is NarrowFormat.BLOCKWISE:
+    if kind is QuantizedFormat.BLOCKWISE:
         return rows * columns + 4 * ceil(rows / 128) * _up(columns, 4)
-    if kind is NarrowFormat.MXFP8:
+    if kind is QuantizedFormat.MXFP8:
         return rows * columns + _up(rows // 32, 4) * _up(columns, 128)
-    if kind is NarrowFormat.NVFP4:
+    if kind is QuantizedFormat.NVFP4:
         return rows * columns // 2 + _up(columns, 128) * _up(ceil(rows / 16), 4) + 4
     return rows * columns + 4
 
 
-def input_bytes(kind: NarrowFormat, rows: int, columns: int) -> int:
+def input_bytes(kind: QuantizedFormat, rows: int, columns: int) -> int:
     """Bytes that a product keeps of its input for the backward pass: one of the two ways."""
     return column_bytes(kind, rows, columns)
 
 
-def weight_bytes(kind: NarrowFormat, rows: int, columns: int, *, has_native_transpose: bool) -> int:
+def weight_bytes(
+    kind: QuantizedFormat, rows: int, columns: int, *, has_native_transpose: bool
+) -> int:
     """Bytes that a product keeps of its weight between micro-batches.
 
     Args:
@@ -66,17 +68,17 @@ def weight_bytes(kind: NarrowFormat, rows: int, columns: int, *, has_native_tran
         columns: Columns of the weight.
         has_native_transpose: True if the GPU reads 8-bit data both ways, as Blackwell does.
     """
-    if kind is NarrowFormat.BLOCKWISE:
+    if kind is QuantizedFormat.BLOCKWISE:
         scales = ceil(rows / 128) * _up(ceil(columns / 128), 4)
         turned = ceil(columns / 128) * _up(ceil(rows / 128), 4)
         return 2 * rows * columns + 4 * (scales + turned)
-    if kind in (NarrowFormat.DELAYED, NarrowFormat.TENSORWISE) and has_native_transpose:
+    if kind in (QuantizedFormat.DELAYED, QuantizedFormat.TENSORWISE) and has_native_transpose:
         return row_bytes(kind, rows, columns)
     return row_bytes(kind, rows, columns) + column_bytes(kind, rows, columns)
 
 
-def history_bytes(kind: NarrowFormat) -> int:
+def history_bytes(kind: QuantizedFormat) -> int:
     """Bytes of the maxima that one product keeps for good."""
-    if kind is not NarrowFormat.DELAYED:
+    if kind is not QuantizedFormat.DELAYED:
         return 0
     return 4 * HISTORY * (FORWARD_MAXIMA + BACKWARD_MAXIMA)

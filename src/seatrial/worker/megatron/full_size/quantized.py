@@ -13,7 +13,7 @@ from megatron.core.tensor_parallel.layers import LinearWithGradAccumulationAndAs
 
 from seatrial.worker.megatron.full_size.counter import OTHER
 from seatrial.worker.megatron.full_size.formats import (
-    NarrowFormat,
+    QuantizedFormat,
     history_bytes,
     input_bytes,
     weight_bytes,
@@ -25,7 +25,7 @@ from seatrial.worker.megatron.full_size.position import OUTPUT_LAYER
 class Quantization:
     """What the products need to know."""
 
-    kind: NarrowFormat
+    kind: QuantizedFormat
     has_native_transpose = False
     has_narrow_weights = False
     """True if the parameters themselves are in the format, without a bf16 copy."""
@@ -88,7 +88,7 @@ class QuantizedLinear(LinearWithGradAccumulationAndAsyncCommunication):  # type:
 
 
 def quantize_products(
-    kind: NarrowFormat, *, has_native_transpose: bool = False, has_narrow_weights: bool = False
+    kind: QuantizedFormat, *, has_native_transpose: bool = False, has_narrow_weights: bool = False
 ) -> None:
     """Replace the products of the engine's layers, but not that of the output layer."""
     Quantization.kind = kind

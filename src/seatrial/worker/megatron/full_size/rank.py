@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from seatrial.planning.counted import Pass, RankCount
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.full_size.counter import StepCounter
-from seatrial.worker.megatron.full_size.formats import NarrowFormat
+from seatrial.worker.megatron.full_size.formats import QuantizedFormat
 from seatrial.worker.megatron.full_size.kernels import replace_engine_kernels
 from seatrial.worker.megatron.full_size.quantized import quantize_products
 from seatrial.worker.megatron.full_size.routing import route_evenly
@@ -66,7 +66,7 @@ def count_rank(arguments: Sequence[str], counter: StepCounter, options: CountOpt
     replace_engine_kernels()
     if options.narrow is not None:
         quantize_products(
-            NarrowFormat(options.narrow),
+            QuantizedFormat(options.narrow),
             has_native_transpose=options.has_native_transpose,
             has_narrow_weights=options.has_narrow_weights,
         )
