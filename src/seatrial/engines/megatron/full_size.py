@@ -107,8 +107,8 @@ MEANINGS = {
     "use-precision-aware-optimizer": "moments in another format than fp32",
     "optimizer-cpu-offload": "optimizer state on the host: it is counted on the GPU",
     "cpu-offloading-num-layers": "activations on the host: they are counted on the GPU",
-    "fp8-format": "8-bit copies: products are counted in bf16",
-    "fp4-format": "4-bit copies: products are counted in bf16",
+    "fp8-format": "8-bit messages: gathered inputs are counted in bf16",
+    "fp4-format": "4-bit messages: gathered inputs are counted in bf16",
 }
 """What is left out with an argument."""
 
@@ -123,12 +123,33 @@ def full_size_arguments(plan: Plan, micro_batches: int) -> FullSizeArguments:
         if name in MEANINGS and asked.get(name) is not None and asked[name] is not False
     )
     arguments = asked | WITHOUT_FILES | without | WITHOUT_A_GPU
+    arguments |= _kernels(plan, asked)
     if asked.get("moe-token-dispatcher-type") == "flex":
         arguments["moe-token-dispatcher-type"] = "alltoall"
     arguments["global-batch-size"] = (
         micro_batches * plan.batch.micro_batch_size * plan.layout.dp_size
     )
     return FullSizeArguments(arguments, dropped)
+
+
+BLACKWELL = ("b200", "b300", "gb200", "gb300")
+CUDNN_FIRST = ("h100", "h200", *BLACKWELL)
+"""GPUs on which Transformer Engine prefers cuDNN's attention: docs/engine/full-size-kernels.md."""
+
+
+def _kernels(plan: Plan, asked: Arguments) -> Arguments:
+    """Return the worker's arguments: the kernels that run on the plan's GPU."""
+    gpu = plan.machines.accelerator.lower()
+    is_new = gpu.startswith(BLACKWELL)
+    varies = not asked.get("deterministic-mode") or plan.spec.training.attention_dropout == 0
+    is_fused = gpu.startswith(CUDNN_FIRST) and (varies or not is_new)
+    fp8, fp4 = asked.get("fp8-recipe"), asked.get("fp4-format")
+    return {
+        "attention": "fused" if is_fused else "flash",
+        "narrow": (fp8 or "delayed") if asked.get("fp8-format") else "nvfp4" if fp4 else None,
+        "native-transpose": is_new and bool(asked.get("fp8-format")),
+        "narrow-weights": bool(asked.get("fp8-param-gather") or asked.get("fp4-param-gather")),
+    }
 
 
 def full_size_ranks(plan: Plan) -> tuple[DistinctRank, ...]:

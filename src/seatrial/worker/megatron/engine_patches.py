@@ -230,6 +230,14 @@ RELIED_ON = (
         "megatron.core.transformer.moe.token_dispatcher",
         "MoEAlltoAllTokenDispatcher.preprocess",
     ),
+    (
+        "megatron.core.transformer.moe.token_dispatcher",
+        "MoEAllGatherTokenDispatcher.dispatch_postprocess",
+    ),
+    (
+        "megatron.core.tensor_parallel.layers",
+        "LinearWithGradAccumulationAndAsyncCommunication.forward",
+    ),
 )
 """Parts of the engine that the CPU layers extend, override or call by name, and parts that the
 commit protocol and the full-size count wrap."""

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count one rank of a full-size run: `python -m seatrial.worker.megatron.full_size`.
 
-Arguments: `--record` with the file to write, `--attention`, `--imbalance`, and the engine's
-arguments. `WORLD_SIZE` and `RANK` in the environment are those of the real run. Prints one line of
-JSON: the reason if the rank cannot be counted, otherwise an empty reason.
+Arguments: `--record` with the file to write, `--attention`, `--imbalance`, `--narrow`, and the
+engine's arguments. `WORLD_SIZE` and `RANK` in the environment are those of the real run. Prints one
+line of JSON: the reason if the rank cannot be counted, otherwise an empty reason.
 """
 
 import io
@@ -30,8 +30,11 @@ def main(words: list[str]) -> None:
     """Count, write the record, and print why if that fails."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--attention", default="flash")
+    parser.add_argument("--attention", default="fused")
     parser.add_argument("--imbalance", type=float, default=1.0)
+    parser.add_argument("--narrow", help="format of 8-bit or 4-bit products")
+    parser.add_argument("--native-transpose", action="store_true")
+    parser.add_argument("--narrow-weights", action="store_true")
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--block", type=int, default=512)
     own, arguments = parser.parse_known_args(words)
@@ -48,7 +51,13 @@ def main(words: list[str]) -> None:
             # Import late: this loads the engine, which looks for its kernels.
             from seatrial.worker.megatron.full_size import rank  # noqa: PLC0415
 
-            options = rank.CountOptions(own.imbalance, is_fake=not own.real)
+            options = rank.CountOptions(
+                own.imbalance,
+                is_fake=not own.real,
+                narrow=own.narrow,
+                has_native_transpose=own.native_transpose,
+                has_narrow_weights=own.narrow_weights,
+            )
             record = rank.count_rank(arguments, counter, options)
             own.record.write_text(json.dumps(record.to_dict()))
         except SystemExit as error:

@@ -5,6 +5,7 @@
 Outputs are not computed. Only shapes, saved tensors, temporary tensors and work are counted.
 """
 
+import os
 import sys
 import types
 from dataclasses import dataclass
@@ -44,16 +45,34 @@ DROPOUT = "dropout"
 ADAM = "FusedAdam"
 NORM_OF_GRADIENTS = "multi-tensor l2norm and scale"
 RING = "context-parallel ring"
+UNFUSED = "unfused attention"
+QUANTIZED = "8-bit and 4-bit products"
+NONDETERMINISTIC = "NVTE_ALLOW_NONDETERMINISTIC_ALGO"
+"""Transformer Engine's variable: 0 for kernels whose results do not vary."""
 BACKWARD_PRODUCTS = 2.5
 """Ratio of the products of flash attention's backward to its forward pass (arXiv 2307.08691)."""
 
 KERNELS = (
     Kernel(
         FLASH,
-        "query, key, value and output; one fp32 number per row. Key and value are views of the "
-        "projected QKV, which stays alive, unless the backend copies them",
-        "2·s·b·d·(2n + 2k) + 4·s·b·n",
-        "flash-attn 2.7 flash_attn_interface.py, FlashAttnFunc.forward",
+        "query, key, value and output; one fp32 number per row and head. Views of the projected "
+        "QKV are copied, unless it has as many key as query heads and no RoPE. FlashAttention 2 "
+        "keeps a second copy of the output if b > 1; cuDNN does not",
+        "2·s·b·d·(2n + 2k) + 4·s·b·n; FlashAttention 2 with b > 1: 2·s·b·n·d more",
+        "Transformer Engine 2.17.1 attention/dot_product_attention/utils.py:2333, "
+        "backends.py:866, 1279, 1535; flash-attn 2.7.4 flash_attn_interface.py:853",
+    ),
+    Kernel(
+        UNFUSED,
+        "query, key and value; the softmax, and with dropout its mask and what is left of it",
+        "2·s·b·d·(n + 2n) + 2·b·n·s², with dropout 5·b·n·s²",
+        "Transformer Engine 2.17.1 attention/dot_product_attention/backends.py:490, softmax.py:52",
+    ),
+    Kernel(
+        QUANTIZED,
+        "the input in the narrow format, by columns; the weight by rows and by columns, for good",
+        "1 byte (4-bit: 0.5) per value and way, and scales",
+        "Transformer Engine 2.17.1 module/linear.py:545, module/base.py:750, tensor/",
     ),
     Kernel(
         RING,
@@ -116,18 +135,20 @@ class Attention(StrEnum):
     """What the attention kernel keeps."""
 
     FLASH = "flash"
-    """Keys and values as views of the projected QKV."""
-    COPIED = "flash-copied"
-    """Keys and values as copies, which frees the projected QKV."""
+    """FlashAttention 2, which works on copies with the batch first."""
+    FUSED = "fused"
+    """cuDNN's, which works on tensors as they are."""
     UNFUSED = "unfused"
-    """The engine's own attention, which keeps its matrix of scores."""
+    """Transformer Engine's products and softmax, which keep the matrix of scores."""
+    LOCAL = "local"
+    """The engine's own, which keeps the matrix of scores."""
 
 
 class Choices:
     """What the stand-ins need to know; set before the engine is imported."""
 
     counter: StepCounter
-    attention: Attention = Attention.FLASH
+    attention: Attention = Attention.FUSED
 
 
 def offer_kernels(counter: StepCounter, attention: Attention) -> None:
@@ -269,13 +290,22 @@ class Flash(torch.autograd.Function):
             # One gradient per query head; they are summed afterwards.
             grouped = k.shape[2] != q.shape[2]
             wide = torch.empty(2, *q.shape, dtype=q.dtype) if grouped else None
-        del rows, wide
+            sums_of_dq = torch.empty(_splits(q), *q.shape, dtype=torch.float32)
+        del rows, wide, sums_of_dq
         return *_gradients(q, k, v), None, None
 
 
 def _gradients(*inputs: torch.Tensor) -> list[torch.Tensor]:
     with Choices.counter.kernel(FLASH, OTHER, 0):
         return [torch.empty(each.shape, dtype=each.dtype) for each in inputs]
+
+
+def _splits(q: torch.Tensor) -> int:
+    """Return how many sums of the query's gradient there are: more if their order must not vary."""
+    if Choices.attention is not Attention.FLASH or os.environ.get(NONDETERMINISTIC, "1") != "0":
+        return 1
+    processors = torch.cuda.get_device_properties().multi_processor_count
+    return -(-processors // (q.shape[1] * q.shape[2]))
 
 
 def _keys_per_query(length: int, window: int | None) -> float:

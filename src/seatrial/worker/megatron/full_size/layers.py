@@ -19,6 +19,13 @@ from seatrial.worker.megatron.cpu.layers import (
     NormedColumnParallelLinear,
     mark_sequence_parallel,
 )
+from seatrial.worker.megatron.full_size.attention import (
+    batch_first,
+    offer_softmax,
+    pad,
+    separate,
+    unfused_attention,
+)
 from seatrial.worker.megatron.full_size.kernels import Attention, Choices, Flash, FusedNorm
 
 
@@ -47,20 +54,29 @@ class CountedAttention(MegatronModule):  # type: ignore[misc]
         layer_number: int,
         *_: Any,
         pg_collection: Any = None,
+        v_channels: int | None = None,
         **__: Any,
     ) -> None:
         super().__init__(config=config)
         groups = pg_collection or ProcessGroupCollection.use_mpu_process_groups(["tp", "cp"])
         self.cp_group = groups.cp
         self.window = _window(config, layer_number)
+        self.dropout = config.attention_dropout
+        self.value_size = v_channels or config.kv_channels
 
     def forward(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
     ) -> torch.Tensor:
-        if Choices.attention is Attention.COPIED:
-            key, value = key.contiguous(), value.contiguous()
+        query, key, value = separate(query, key, value)
+        if Choices.attention is Attention.UNFUSED:
+            return unfused_attention(query, key, value, self.dropout)
+        is_flash = Choices.attention is Attention.FLASH
+        if is_flash:
+            query, key, value = pad(*map(batch_first, (query, key, value)))
         output: torch.Tensor = Flash.apply(query, key, value, self.cp_group, self.window)
-        return output.reshape(*output.shape[:2], -1)
+        if is_flash and output.shape[1] > 1:
+            output = output.clone()
+        return output[..., : self.value_size].reshape(*output.shape[:2], -1)
 
 
 def _window(config: Any, layer_number: int) -> int | None:
@@ -133,7 +149,9 @@ def _replace_parts(layer: Any, model: Any) -> None:
     parts = layer.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = CountedNorm
     attention = parts.self_attention.submodules
-    if Choices.attention is not Attention.UNFUSED:
+    if Choices.attention is Attention.LOCAL:
+        offer_softmax()
+    else:
         attention.core_attention = CountedAttention
     if model.multi_latent_attention:
         parts.self_attention.module = CountedLatentAttention

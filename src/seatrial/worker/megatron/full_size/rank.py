@@ -18,7 +18,7 @@ import torch
 from megatron.core import mpu
 from megatron.core.enums import ModelType
 from megatron.core.pipeline_parallel import p2p_communication, schedules
-from megatron.training import pretrain, training
+from megatron.training import get_args, pretrain, training
 from megatron.training.argument_utils import pretrain_cfg_container_from_args
 from megatron.training.arguments import parse_and_validate_args
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,7 +26,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from seatrial.planning.counted import Pass, RankCount
 from seatrial.worker.megatron.arguments import hand_over
 from seatrial.worker.megatron.full_size.counter import StepCounter
+from seatrial.worker.megatron.full_size.formats import QuantizedFormat
 from seatrial.worker.megatron.full_size.kernels import replace_engine_kernels
+from seatrial.worker.megatron.full_size.quantized import quantize_products
 from seatrial.worker.megatron.full_size.routing import route_evenly
 from seatrial.worker.megatron.full_size.storages import (
     largest_of,
@@ -51,11 +53,23 @@ class CountOptions:
     """How many times its even share of tokens the experts of this rank receive."""
     is_fake: bool = True
     """False for real tensors, to compare both."""
+    narrow: str | None = None
+    """The format of 8-bit or 4-bit products."""
+    has_native_transpose: bool = False
+    """True if the GPU reads 8-bit data by rows and by columns, as Blackwell does."""
+    has_narrow_weights: bool = False
+    """True if the parameters are in the format, without a bf16 copy."""
 
 
 def count_rank(arguments: Sequence[str], counter: StepCounter, options: CountOptions) -> RankCount:
     """Run two steps of one rank, and return what the second one needs."""
     replace_engine_kernels()
+    if options.narrow is not None:
+        quantize_products(
+            QuantizedFormat(options.narrow),
+            has_native_transpose=options.has_native_transpose,
+            has_narrow_weights=options.has_narrow_weights,
+        )
     watch_resizes(counter.storages, lambda: len(counter.recorder.events))
     counter.position.follow_modules()
     step = _CountedStep(counter)
@@ -83,13 +97,17 @@ def _provider(args: Namespace) -> Any:
 
     def batches() -> Iterator[dict[str, torch.Tensor]]:
         shape = (args.micro_batch_size, args.seq_length)
+        square = (args.micro_batch_size, 1, args.seq_length, args.seq_length)
         while True:
-            yield {
+            batch = {
                 "tokens": torch.zeros(shape, dtype=torch.int64),
                 "labels": torch.zeros(shape, dtype=torch.int64),
                 "loss_mask": torch.ones(shape, dtype=torch.float32),
                 "position_ids": torch.zeros(shape, dtype=torch.int64),
             }
+            if args.create_attention_mask_in_dataloader:
+                batch["attention_mask"] = torch.zeros(square, dtype=torch.bool)
+            yield batch
 
     def provide(sizes: Any, vp_stage: int | None = None) -> Any:
         return batches(), None, None
@@ -131,8 +149,11 @@ class _CountedStep:
         """Return fewer micro-batches for the step that is not counted."""
         if self._is_counted:
             return int(self._batches())
-        is_interleaved = mpu.get_virtual_pipeline_model_parallel_world_size() is not None
-        return mpu.get_pipeline_model_parallel_world_size() if is_interleaved else 1
+        if mpu.get_virtual_pipeline_model_parallel_world_size() is None:
+            return 1
+        stages: int = mpu.get_pipeline_model_parallel_world_size()
+        group = getattr(get_args(), "microbatch_group_size_per_vp_stage", None)
+        return max(stages, group or 0)
 
     def train_step(
         self, forward: Any, data: Any, model: Any, optimizer: Any, *rest: Any, **options: Any

@@ -76,7 +76,34 @@ def _prediction_spec(original: Any) -> Any:
     return spec
 
 
+def _without_overflow(original: Any) -> Any:
+    def unscale(self: Any) -> bool:
+        original(self)
+        return False
+
+    return unscale
+
+
+def _not_in_place(original: Any) -> Any:
+    def calculate(logits: torch.Tensor, *rest: Any) -> Any:
+        return original(logits.clone(), *rest)
+
+    return calculate
+
+
 FOR_COUNTING = (
+    Patch(
+        "megatron.core.optimizer.optimizer",
+        "MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan",
+        "Without data, an fp16 run would find an overflow in every step and skip the update.",
+        _without_overflow,
+    ),
+    Patch(
+        "megatron.core.fusions.fused_cross_entropy",
+        "calculate_predicted_logits",
+        "On a GPU it is compiled, and then it does not overwrite its fp32 logits.",
+        _not_in_place,
+    ),
     *(
         Patch(
             "torch",
