@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.planning.options import NO_OPTIONS
 from seatrial.yaml_scalars import quoted
 
 PIECES = (
@@ -102,6 +103,7 @@ TRAINING = {
         "sharding": "optimizer",
         "recompute": "selective",
     },
+    "performance": json.loads(json.dumps(NO_OPTIONS.values())),
 }
 """What a plan needs without a planner."""
 

@@ -373,8 +373,8 @@ def text_fields() -> set[str]:
         return annotation is str or any(map(holds_text, get_args(annotation)))
 
     # Overrides of variants reach no pod. The address of a model is used instead of a preset, and is
-    # a commit on the Hub or an existing file.
-    elsewhere = {("variants",), ("model", "huggingface")}
+    # a commit on the Hub or an existing file. A pipeline layout has only the letters of its parts.
+    elsewhere = {("variants",), ("model", "huggingface"), ("parallelism", "pipeline_layout")}
     return {
         ".".join(path)
         for path, known in all_fields().items()
