@@ -135,6 +135,7 @@ def plan_of(*overrides: str) -> Plan:
     return plan_spec(loaded(cluster, *SMALL, *overrides), Catalog())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_engines_own_layouts_match(name: str, counting: Counting) -> None:
     plan = plan_of(*LAYOUTS[name])
@@ -177,6 +178,7 @@ CASES: dict[str, tuple[tuple[int, ...], Hang, str, tuple[int, int], str]] = {
     "crossed_groups": ((1, 4), Hang.CYCLE, TENSOR, (0, 1), "finalize_model_grads.py"),
 }
 """The ranks that change, and what is found: reason, group, two ranks and a file of the engine."""
+SHORT = "second_gather"
 
 
 def findings(legal: Legal, changed: dict[int, RankCount]) -> tuple[HangFinding, ...]:
@@ -187,7 +189,10 @@ def findings(legal: Legal, changed: dict[int, RankCount]) -> tuple[HangFinding, 
     return found.findings
 
 
-@pytest.mark.parametrize("fault", CASES)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(name, marks=() if name == SHORT else pytest.mark.slow) for name in CASES],
+)
 def test_planted_hangs_are_found(fault: str, legal: Legal, counting: Counting) -> None:
     ranks, hang, group, two, file = CASES[fault]
     changed = {rank: counting.rank(legal[0], rank, fault) for rank in ranks}
@@ -197,6 +202,7 @@ def test_planted_hangs_are_found(fault: str, legal: Legal, counting: Counting) -
     assert file in str(first)
 
 
+@pytest.mark.slow
 def test_uneven_layers_are_found(legal: Legal, counting: Counting) -> None:
     changed = {3: counting.rank(legal[0], 3, changed={"num-layers": 12})}
     found = {finding.group.name: finding for finding in findings(legal, changed)}
@@ -205,6 +211,7 @@ def test_uneven_layers_are_found(legal: Legal, counting: Counting) -> None:
     assert TENSOR in found
 
 
+@pytest.mark.slow
 def test_gradients_in_another_type_are_found(legal: Legal, counting: Counting) -> None:
     changed = {5: counting.rank(legal[0], 5, changed=IN_BF16)}
     [finding] = [each for each in findings(legal, changed) if each.group.name == REPLICAS]
