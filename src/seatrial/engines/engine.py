@@ -319,7 +319,7 @@ class Engine(Protocol):
             plan: The plan.
             micro_batches: How many micro-batches a rank executes.
         """
-        raise NotImplementedError(self.no_full_size(plan))
+        raise ValueError(self.no_full_size(plan))
 
     def not_proven(self, plan: Plan) -> tuple[str, ...]:
         """Return what a rehearsal on CPU cannot verify of this plan, in addition."""
