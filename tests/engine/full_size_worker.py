@@ -23,9 +23,12 @@ def count(case: dict[str, Any], counter: Any) -> None:
     os.environ.update(WORLD_SIZE=str(case["world_size"]), RANK=str(case["rank"]))
     if case["fault"]:
         import_module("tests.engine.hang_faults").FAULTS[case["fault"]]()
-    rank = import_module(f"{PACKAGE}.rank")
-    record = rank.count_rank(case["words"], counter, rank.CountOptions())
-    Path(case["record"]).write_text(json.dumps(record.to_dict()))
+    rank, kernels = import_module(f"{PACKAGE}.rank"), import_module(f"{PACKAGE}.kernels")
+    parser = import_module(f"{PACKAGE}.__main__").own_parser()
+    own, words = parser.parse_known_args(["--record", case["record"], *case["words"]])
+    kernels.Choices.attention = kernels.Attention(own.attention)
+    record = rank.count_rank(words, counter, rank.CountOptions())
+    own.record.write_text(json.dumps(record.to_dict()))
 
 
 def fork(case: dict[str, Any], counter: Any) -> int:

@@ -13,7 +13,7 @@ from tests.engine.full_size_layouts import PLAIN, SPEC, count, planned
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 H100, A100 = "Standard_ND96isr_H100_v5", "Standard_ND96amsr_A100_v4"
-LAYERS, HIDDEN, TP, SEQUENCE, BATCH = 6, 512, 2, 2048, 2
+LAYERS, HIDDEN, TP, SEQUENCE, BATCH = 6, 512, 2, 1024, 2
 KEPT_BATCHES = 2
 """Micro-batches whose activations the first of two stages keeps."""
 
@@ -38,11 +38,11 @@ def first_stage(directory: Path, node: str = H100, precision: str = "bf16") -> R
 def test_flash_attention_keeps_a_second_copy_of_its_output(tmp_path: Path) -> None:
     fused, flash = first_stage(tmp_path), first_stage(tmp_path, A100)
     copies = LAYERS * KEPT_BATCHES * 2 * SEQUENCE * BATCH * HIDDEN // TP
-    difference = flash.at_peak.activations - fused.at_peak.activations
-    assert copies * 0.9 <= difference <= copies * 1.5
+    assert flash.at_peak.activations - fused.at_peak.activations == copies
     assert flash.at_peak.weights == fused.at_peak.weights
 
 
+@pytest.mark.slow
 def test_narrow_products_keep_half_of_their_inputs_and_two_copies_of_weights(
     tmp_path: Path,
 ) -> None:

@@ -26,8 +26,8 @@ VARIABLES = (
 """Functions that the engine compiles run as written: compiling them would need data."""
 
 
-def main(words: list[str]) -> None:
-    """Count, write the record, and print why if that fails."""
+def own_parser() -> ArgumentParser:
+    """Return the parser of the arguments that are not the engine's."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--attention", default="fused")
@@ -37,7 +37,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("--narrow-weights", action="store_true")
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--block", type=int, default=512)
-    own, arguments = parser.parse_known_args(words)
+    return parser
+
+
+def main(words: list[str]) -> None:
+    """Count, write the record, and print why if that fails."""
+    own, arguments = own_parser().parse_known_args(words)
     end_with_parent()
     set_variables(unless_set=VARIABLES)
     # Import late: this loads torch, which reads the environment.
