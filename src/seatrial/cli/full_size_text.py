@@ -119,7 +119,7 @@ def _tensors(figures: RankFigures) -> Iterator[tuple[str, ...]]:
 def _traffic(figures: RankFigures) -> Iterator[tuple[str, ...]]:
     rows = [row for row in figures.traffic if row.size >= SMALLEST_SHOWN]
     for row in rows[:SHOWN_TRAFFIC]:
-        group = row.group.removesuffix("_GROUP").lower().replace("_", " ")
+        group = row.group.replace("_GROUP", "").lower().replace("_", " ")
         size = f"{row.size / GIB:,.2f}"
         kind = row.kind.replace("_", "-")
         yield row.during.value, kind, group, str(row.members), f"{row.count:,}", size
