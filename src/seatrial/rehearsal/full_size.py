@@ -6,7 +6,6 @@ Tensors have their real shapes and no data, so a rank needs seconds and less tha
 records are stored next to the spec and reused while layout, arguments and versions are the same.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -25,7 +24,7 @@ from seatrial.planning.memory.breakdown import Memory, MemoryFit
 from seatrial.planning.plan import Plan
 from seatrial.planning.workload import Workload
 from seatrial.rehearsal.counted_figures import RankFigures, figures_of
-from seatrial.storage.state_files import write_state
+from seatrial.storage.state_files import read_json
 from seatrial.version import VERSION
 
 DIRECTORY = "full-size"
@@ -34,6 +33,9 @@ AT_ONCE = 2
 """Ranks that are counted at the same time."""
 TIMEOUT = 900.0
 """Seconds for one rank, most of which the engine takes to load on a busy host."""
+
+LARGEST_RECORD = 1 << 28
+"""Bytes of a record. Long interleaved schedules have tens of thousands of events."""
 
 Counting = Callable[[int, int, str], None]
 """Progress callback: ranks that are finished, all ranks, and what was finished last."""
@@ -204,20 +206,17 @@ class FullSizeDrill:
     def _count_one(self, arguments: FullSizeArguments, distinct: DistinctRank) -> RankCount:
         file, engine = self._file(arguments, distinct.rank), self.engine
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(".new")
         reason = count_rank(
             engine.command_line(arguments.arguments),
             distinct.rank,
             self.plan.layout.world_size,
-            fresh,
+            file,
             TIMEOUT,
             engine.environment(self.plan),
             engine=engine,
         )
         if reason:
             raise FullSizeError(f"rank {distinct.rank} (stage {distinct.stage}): {reason}")
-        write_state(file, fresh.read_text())
-        fresh.unlink()
         return read_record(file)
 
     def _file(self, arguments: FullSizeArguments, rank: int) -> Path:
@@ -245,5 +244,5 @@ def _code_digest(module: str) -> str:
 
 def read_record(file: Path) -> RankCount:
     """Read a rank's record. Raises OSError or ValueError if there is none."""
-    data: Mapping[str, Any] = json.loads(file.read_text())
+    data: Mapping[str, Any] = read_json(file, LARGEST_RECORD)
     return rank_count(data)

@@ -344,10 +344,7 @@ def interleaved(own: Recorder) -> None:
         return number < total and not (last and turn(number, reverse=True)[1] == chunks - 1)
 
     def arrives(kind: str, number: int) -> bool:
-        """Return True if the first or last stage gets something at a turn of its neighbour.
-
-        What the other end of the ring sends at this turn belongs to a later one of this stage.
-        """
+        """Return True if the other end of the ring sends something at this turn."""
         behind = number - (stages - 1)
         if behind < 0:
             return False

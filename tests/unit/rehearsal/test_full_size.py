@@ -165,7 +165,7 @@ def test_the_arguments_are_those_of_the_run_without_files() -> None:
 @pytest.mark.parametrize(
     ("overrides", "left_out"),
     [
-        (("training.precision=fp8", "cluster.node_type=p5.48xlarge"), "8-bit copies"),
+        (("training.precision=fp8", "cluster.node_type=p5.48xlarge"), "8-bit messages"),
         (("performance.moments=bf16",), "moments in another format"),
         (("performance.cuda_graphs=layers",), "CUDA graphs"),
     ],

@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from seatrial.storage.state_files import write_state
 from seatrial.worker.environment import ON_CPU, ONE_THREAD, set_variables
 from seatrial.worker.process import end_with_parent
 
@@ -64,7 +65,7 @@ def main(words: list[str]) -> None:
                 has_narrow_weights=own.narrow_weights,
             )
             record = rank.count_rank(arguments, counter, options)
-            own.record.write_text(json.dumps(record.to_dict()))
+            write_state(own.record, json.dumps(record.to_dict()))
         except SystemExit as error:
             reason = f"the engine exited with code {error.code}: {_last(output)}"
         except Exception as error:
