@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine's own code counted for a rank of the full-size run, without a GPU.
 
-The worker writes a record for each rank that it ran; rehearsals compare and draw these records,
-and plans show them in place of estimates.
+The worker writes a record for each rank that it ran; a rehearsal compares these records with the
+plan.
 """
 
 from collections.abc import Mapping
@@ -102,13 +102,13 @@ class HeldTensor:
     what: str
     """Operator, type and shape, e.g. `aten.mm bf16[4096, 1, 12288]`."""
     role: str
-    """One of `Memory`'s fields."""
+    """One of `MemoryByRole`'s fields."""
     size: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryByRole:
     """Bytes by role."""
 
     weights: int
@@ -159,7 +159,7 @@ class RankCount:
     micro_batches: int
     """How many micro batches were executed."""
     parameters: int
-    at_peak: Memory
+    at_peak: MemoryByRole
     peak_event: int
     update_peak: int
     """The peak during the update, in bytes."""
@@ -203,7 +203,7 @@ def rank_count(data: Mapping[str, Any]) -> RankCount:
     return RankCount(
         **dict(data)
         | {
-            "at_peak": Memory(**data["at_peak"]),
+            "at_peak": MemoryByRole(**data["at_peak"]),
             "largest": tuple(HeldTensor(**each) for each in data["largest"]),
             "timeline": tuple(MemoryPoint(*each) for each in data["timeline"]),
             "groups": tuple(Group(each["name"], tuple(each["ranks"])) for each in data["groups"]),

@@ -163,8 +163,7 @@ class OptionChooser:
         self._common = (spec, model)
         self._known = known
         self._machine = (accelerator, generation, domain)
-        self._chosen: dict[tuple[object, ...], Options] = {}
-        self._allowed: dict[tuple[object, ...], bool] = {}
+        self._decisions: dict[tuple[object, ...], tuple[Options, bool]] = {}
         self.given = [each for each in known if getattr(spec.performance, each.name) != AUTO]
         """The options that the spec sets."""
 
@@ -190,24 +189,20 @@ class OptionChooser:
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
     ) -> Options:
         """Return the options of a layout."""
-        key = (self._alike(layout), sequence_parallel, sharding, recompute)
-        found = self._chosen.get(key)
-        if found is None:
-            case = self.case(
-                layout,
-                sequence_parallel=sequence_parallel,
-                sharding=sharding,
-                recompute=recompute,
-            )
-            found = self._chosen[key] = choose_options(case, self._known)
-        return found
+        return self._decided(layout, sequence_parallel, sharding, recompute)[0]
 
     def allows(
         self, layout: Layout, *, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
     ) -> bool:
         """Return True if the engine accepts the options that the spec sets with a layout."""
+        return self._decided(layout, sequence_parallel, sharding, recompute)[1]
+
+    def _decided(
+        self, layout: Layout, sequence_parallel: bool, sharding: Sharding, recompute: Recompute
+    ) -> tuple[Options, bool]:
+        """Return the options of a layout, and whether the engine accepts those of the spec."""
         key = (self._alike(layout), sequence_parallel, sharding, recompute)
-        found = self._allowed.get(key)
+        found = self._decisions.get(key)
         if found is None:
             case = self.case(
                 layout,
@@ -216,7 +211,8 @@ class OptionChooser:
                 recompute=recompute,
             )
             case = replace(case, options=choose_options(case, self._known))
-            found = self._allowed[key] = not any(each.problems(case) for each in self.given)
+            accepted = not any(each.problems(case) for each in self.given)
+            found = self._decisions[key] = case.options, accepted
         return found
 
     def _alike(self, layout: Layout) -> tuple[object, ...]:

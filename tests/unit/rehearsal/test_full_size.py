@@ -20,7 +20,7 @@ from seatrial.planning.counted import (
     Event,
     Group,
     HeldTensor,
-    Memory,
+    MemoryByRole,
     MemoryPoint,
     Pass,
     Place,
@@ -73,7 +73,7 @@ def counted(rank: int = 0, activations: int = 10 * GIB, *events: Event) -> RankC
         ep_rank=0,
         micro_batches=4,
         parameters=1_000_000,
-        at_peak=Memory(GIB, 2 * GIB, 3 * GIB, activations, GIB // 2, GIB // 4),
+        at_peak=MemoryByRole(GIB, 2 * GIB, 3 * GIB, activations, GIB // 2, GIB // 4),
         peak_event=0,
         update_peak=6 * GIB,
         largest=(

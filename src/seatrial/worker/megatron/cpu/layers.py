@@ -15,6 +15,7 @@ of their GPU counterparts:
 """
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -274,14 +275,23 @@ def _copy_output(module: Any, inputs: Any, output: tuple[torch.Tensor, Any]) -> 
     return output[0].clone(), *output[1:]
 
 
+Replace = Callable[[Any, Any], None]
+"""Replaces parts of one layer's spec; the second argument is the model's configuration."""
+
+
 def gpt_spec(config: Any, vp_stage: int | None = None) -> Any:
     """Return the engine's block of local layers, with some parts replaced."""
+    return block_spec(config, vp_stage, _replace_parts, norm)
+
+
+def block_spec(config: Any, vp_stage: int | None, replace_parts: Replace, own_norm: Any) -> Any:
+    """Return the engine's block of local layers, with replaced parts and norm."""
     block = get_gpt_decoder_block_spec(
         config.transformer, use_transformer_engine=False, vp_stage=vp_stage, **_norms(config)
     )
     for layer in {id(spec): spec for spec in block.layer_specs}.values():
-        _replace_parts(layer, config.transformer)
-    block.layer_norm = norm
+        replace_parts(layer, config.transformer)
+    block.layer_norm = own_norm
     return block
 
 
@@ -307,15 +317,22 @@ def _replace_parts(layer: Any, model: Any) -> None:
 
 def prediction_spec(config: Any, layers: Any, vp_stage: int | None = None) -> Any:
     """Return the engine's block for multi-token prediction, with the same parts replaced."""
+    return prediction_block_spec(config, vp_stage, _replace_parts, norm)
+
+
+def prediction_block_spec(
+    config: Any, vp_stage: int | None, replace_parts: Replace, own_norm: Any
+) -> Any:
+    """Return the engine's block for multi-token prediction, with replaced parts and norm."""
     model = config.transformer
     if model.mtp_num_layers is None:
         return None
     last = get_gpt_decoder_layer_specs(
         model, use_transformer_engine=False, vp_stage=vp_stage, **_norms(config)
     )[-1]
-    _replace_parts(last, model)
+    replace_parts(last, model)
     block = get_gpt_mtp_block_spec(model, last, use_transformer_engine=False, vp_stage=vp_stage)
     for layer in block.layer_specs if block else ():
         parts = layer.submodules
-        parts.enorm = parts.hnorm = parts.layer_norm = norm
+        parts.enorm = parts.hnorm = parts.layer_norm = own_norm
     return block

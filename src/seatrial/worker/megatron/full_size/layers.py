@@ -5,11 +5,6 @@
 from typing import Any
 
 import torch
-from megatron.core.models.gpt.gpt_layer_specs import (
-    get_gpt_decoder_block_spec,
-    get_gpt_decoder_layer_specs,
-    get_gpt_mtp_block_spec,
-)
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.transformer.module import MegatronModule
 
@@ -17,7 +12,9 @@ from seatrial.worker.megatron.cpu.layers import (
     CpuLatentAttention,
     DuplicatedLinear,
     NormedColumnParallelLinear,
+    block_spec,
     mark_sequence_parallel,
+    prediction_block_spec,
 )
 from seatrial.worker.megatron.full_size.attention import (
     batch_first,
@@ -114,34 +111,12 @@ class CountedNormedLinear(NormedColumnParallelLinear):
 
 def gpt_spec(config: Any, vp_stage: int | None = None) -> Any:
     """Return the engine's block of local layers, with stand-ins for kernels."""
-    block = get_gpt_decoder_block_spec(
-        config.transformer, use_transformer_engine=False, vp_stage=vp_stage, **_norms(config)
-    )
-    for layer in {id(spec): spec for spec in block.layer_specs}.values():
-        _replace_parts(layer, config.transformer)
-    block.layer_norm = CountedNorm
-    return block
+    return block_spec(config, vp_stage, _replace_parts, CountedNorm)
 
 
 def prediction_spec(config: Any, layers: Any, vp_stage: int | None = None) -> Any:
     """Return the engine's block for multi-token prediction, with the same stand-ins."""
-    model = config.transformer
-    if model.mtp_num_layers is None:
-        return None
-    last = get_gpt_decoder_layer_specs(
-        model, use_transformer_engine=False, vp_stage=vp_stage, **_norms(config)
-    )[-1]
-    _replace_parts(last, model)
-    block = get_gpt_mtp_block_spec(model, last, use_transformer_engine=False, vp_stage=vp_stage)
-    for layer in block.layer_specs if block else ():
-        parts = layer.submodules
-        parts.enorm = parts.hnorm = parts.layer_norm = CountedNorm
-    return block
-
-
-def _norms(config: Any) -> dict[str, Any]:
-    model = config.transformer
-    return {"normalization": model.normalization, "qk_l2_norm": model.qk_l2_norm}
+    return prediction_block_spec(config, vp_stage, _replace_parts, CountedNorm)
 
 
 def _replace_parts(layer: Any, model: Any) -> None:

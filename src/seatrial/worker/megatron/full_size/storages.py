@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from seatrial.planning.counted import HeldTensor, Memory
+from seatrial.planning.counted import HeldTensor, MemoryByRole
 
 BLOCK = 512
 """Bytes to which CUDA's caching allocator rounds a block up (torch c10/cuda/CUDACachingAllocator,
@@ -132,12 +132,12 @@ class Storages:
         return self.peaks.get(part, Peak())
 
 
-def memory_of(peak: Peak) -> Memory:
+def memory_of(peak: Peak) -> MemoryByRole:
     """Add up what was alive at a peak by role."""
     sums = dict.fromkeys(ROLES, 0)
     for (role, _, _), (size, _) in peak.held.items():
         sums[role] += size
-    return Memory(**sums)
+    return MemoryByRole(**sums)
 
 
 def largest_of(peak: Peak) -> tuple[HeldTensor, ...]:
