@@ -36,7 +36,7 @@ RECIPE = "hyperpod-gpt3-7.5b"
 COMMANDS = (
     Measured("python -c pass", (sys.executable, "-c", "pass"), None),
     Measured("seatrial --help", (*SEATRIAL, "--help"), 15),
-    Measured("seatrial validate run.yaml", (*SEATRIAL, "validate", "run.yaml"), 32),
+    Measured("seatrial validate run.yaml", (*SEATRIAL, "validate", "run.yaml"), 36),
     Measured("the same, fields auto", (*SEATRIAL, "validate", "auto.yaml"), None),
 )
 
