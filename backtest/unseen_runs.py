@@ -78,10 +78,15 @@ def catalog() -> Catalog:
 
 def measured_seconds(row: Row) -> float:
     """Return the time of a step, from the step time or the tokens per second and GPU."""
-    value = float(row["value"])
+    # The conversion is its own inverse.
+    return _in_metric(row, float(row["value"]))
+
+
+def _in_metric(row: Row, seconds: float) -> float:
+    """Return a step time in the unit of the published value."""
     if row["metric"] == "step_s":
-        return value
-    return int(row["gbs"]) * int(row["seq"]) / (value * int(row["gpus"]))
+        return seconds
+    return int(row["gbs"]) * int(row["seq"]) / (seconds * int(row["gpus"]))
 
 
 def run_yaml(row: Row) -> str:
@@ -163,7 +168,7 @@ def record(found: Forecast) -> dict[str, Any]:
         **{name: row[name] for name in SHOWN[1:]},
         "published_metric": row["metric"],
         "published_value": row["value"],
-        "predicted": "" if found.seconds is None else f"{found.seconds:.4g}",
+        "predicted": "" if found.seconds is None else f"{_in_metric(row, found.seconds):.4g}",
         "error": "" if error is None else f"{error:+.3f}",
         "memory_verdict": "" if found.memory is None else str(found.memory.verdict),
         "note": "; ".join(_notes(found)),
