@@ -35,6 +35,7 @@ RUNS = DATA / "unseen_runs.csv"
 MACHINES = DATA / "measured_machines"
 DEGREES = ("tp", "pp", "vp", "cp", "ep")
 SHOWN = ("model", "gpus", "precision", "seq", "gbs", "mbs", "tp", "pp", "cp", "ep", "vp")
+YAML_VALUES = {"true": True, "false": False, "1": 1}
 MIB = 2**20
 
 Row = dict[str, str]
@@ -58,11 +59,19 @@ class Forecast:
         return None if self.seconds is None else self.seconds / measured_seconds(self.row) - 1
 
     @property
-    def memory_error(self) -> float | None:
-        """Predicted over measured peak of allocated memory, less one; None if not published."""
-        if self.memory is None or not self.row["memory_mib"]:
+    def memory_mib(self) -> float | None:
+        """Predicted peak of memory on the fullest rank, of the kind that was measured."""
+        if self.memory is None:
             return None
-        return self.memory.fullest.allocated / MIB / float(self.row["memory_mib"]) - 1
+        stage = self.memory.fullest
+        return (stage.total if self.row["memory_kind"] == "nvidia-smi" else stage.allocated) / MIB
+
+    @property
+    def memory_error(self) -> float | None:
+        """Predicted over measured peak of memory, less one; None if not published."""
+        if self.memory_mib is None or not self.row["memory_mib"]:
+            return None
+        return self.memory_mib / float(self.row["memory_mib"]) - 1
 
 
 @cache
@@ -91,7 +100,7 @@ def _in_metric(row: Row, seconds: float) -> float:
 
 def run_yaml(row: Row) -> str:
     """Return the spec of a run; JSON is YAML too."""
-    node = catalog().node_type(row["machine"])
+    node, gpus = catalog().node_type(row["machine"]), int(row["gpus"])
     kind, _, modules = row["recompute"].partition(":")
     parallelism: dict[str, Any] = {f"{name}_size": int(row[name]) for name in DEGREES}
     parallelism |= {
@@ -103,6 +112,9 @@ def run_yaml(row: Row) -> str:
         parallelism["recompute_modules"] = modules.split("+")
     if row["stages"] == "ends":
         parallelism |= {"embedding_as_layer": True, "loss_as_layer": True}
+    elif "=" in row["stages"]:
+        stage, _, layers = row["stages"].partition("=")
+        parallelism[f"{stage}_stage_layers"] = int(layers)
     elif row["stages"]:
         parallelism["pipeline_layout"] = row["stages"]
     spec = {
@@ -119,13 +131,14 @@ def run_yaml(row: Row) -> str:
         },
         "parallelism": parallelism,
         "performance": {
-            name: value == "true" if value in ("true", "false") else value
+            name: YAML_VALUES.get(value, value)
             for name, _, value in (option.partition("=") for option in row["options"].split())
         },
         "cluster": {
             "profile": "onprem",
             "node_type": row["machine"],
-            "nodes": int(row["gpus"]) // node.gpus,
+            "nodes": max(1, gpus // node.gpus),
+            "processes_per_node": min(gpus, node.gpus),
             "storage": {"claim": "shared"},
         },
     }
@@ -187,9 +200,11 @@ def _notes(found: Forecast) -> Iterator[str]:
         yield f"stated nine of ten ±{found.nine_of_ten:.0%}"
     if found.memory_error is not None and found.memory is not None:
         yield (
-            f"{row['memory_kind']} {found.memory.fullest.allocated / MIB:.0f} MiB predicted, "
+            f"{row['memory_kind']} {found.memory_mib:.0f} MiB predicted, "
             f"{row['memory_mib']} MiB measured ({found.memory_error:+.1%})"
         )
+        if row["memory_kind"] == "nvidia-smi":
+            yield f"stated memory ±{found.memory.error:.0%}"
     if found.reason:
         yield f"rejected: {found.reason}"
     yield "error is of step time, predicted over measured less one"
