@@ -7,7 +7,8 @@
 Each file in `data/prequential` is named after a month and the commit whose `seatrial plan` made the
 predictions. It is never edited: a later commit that predicts the same or other runs adds a file.
 An error is predicted over measured step time, less one; the range is the one that nine of ten runs
-should lie in, as the plan of that run printed it.
+should lie in, as the plan of that run printed it. A row of a run with another engine than Megatron
+or LLM Foundry names it in its note.
 """
 
 import csv
@@ -17,8 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from seatrial.planning.timing.constants import GENERATIONS, generation
+
 RECORDS = Path(__file__).parent / "data" / "prequential"
 _RANGE = re.compile(r"stated nine of ten ±(\d+)%")
+_MEMORY = re.compile(r"measured \(([+-][\d.]+)%\)")
+_ENGINE = re.compile(r"(?:engine|measured with) (llm-foundry|nanotron)")
+_EXPERTS = re.compile(r"moe|mixtral|deepseek|moonlight|gpt-oss|grok|grug|-a\d+b")
+"""Names of mixtures of experts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,12 @@ class RecordedPrediction:
     """None if the commit could not plan the run, or if the run itself ran out of memory."""
     stated: float | None
     """Half-width of the range that the plan printed, relative to the prediction."""
+    kind: str
+    """`dense` or `experts`."""
+    generation: str
+    """Generation of the GPU, such as `hopper`."""
+    memory_error: float | None
+    """Predicted over measured peak of allocated memory, less one; None if not published."""
 
     @property
     def is_inside(self) -> bool:
@@ -59,12 +72,16 @@ def read_record(path: Path) -> list[RecordedPrediction]:
 
 
 def _prediction(row: dict[str, str]) -> RecordedPrediction:
-    stated = _RANGE.search(row["note"])
+    note = row["note"]
+    stated, engine, memory = _RANGE.search(note), _ENGINE.search(note), _MEMORY.search(note)
     return RecordedPrediction(
         row["source"],
-        "llm-foundry" if "engine llm-foundry" in row["note"] else "megatron",
+        engine[1] if engine else "megatron",
         float(row["error"]) if row["error"] else None,
         int(stated[1]) / 100 if stated else None,
+        "experts" if _EXPERTS.search(row["model"]) else "dense",
+        GENERATIONS[generation(row["gpu"].lower())],
+        float(memory[1]) / 100 if memory else None,
     )
 
 
@@ -80,15 +97,33 @@ def scores(predictions: list[RecordedPrediction]) -> Iterator[Score]:
     yield score("all", predictions)
     for engine in sorted({row.engine for row in predictions}):
         yield score(engine, (row for row in predictions if row.engine == engine))
+    megatron = [row for row in predictions if row.engine == "megatron"]
+    for kind in sorted({row.kind for row in megatron}):
+        yield score(f"megatron, {kind}", (row for row in megatron if row.kind == kind))
+    for name in (name for name in GENERATIONS if any(row.generation == name for row in megatron)):
+        yield score(f"megatron, {name}", (row for row in megatron if row.generation == name))
     for source in sorted({row.source for row in predictions}):
         yield score(source, (row for row in predictions if row.source == source))
+
+
+def memory_line(predictions: Iterable[RecordedPrediction]) -> str | None:
+    """Return the errors of memory in words; None if no row has a measured one."""
+    errors = sorted(row.memory_error for row in predictions if row.memory_error is not None)
+    if not errors:
+        return None
+    return f"allocated memory: {len(errors)} rows, errors {errors[0]:+.0%} to {errors[-1]:+.0%}"
 
 
 def main() -> None:
     for path in sorted(RECORDS.glob("*.csv")):
         print(f"Predictions by commit {path.stem.rpartition('-')[2]} ({path.name})")
-        for line in scores(read_record(path)):
+        predictions = read_record(path)
+        for line in scores(predictions):
             print(f"  {line}")
+        for engine in sorted({row.engine for row in predictions}):
+            of_engine = memory_line(row for row in predictions if row.engine == engine)
+            if of_engine:
+                print(f"  {engine}, {of_engine}")
 
 
 if __name__ == "__main__":
