@@ -22,7 +22,7 @@ from seatrial.planning.timing.constants import GENERATIONS, generation
 
 RECORDS = Path(__file__).parent / "data" / "prequential"
 _RANGE = re.compile(r"stated nine of ten ±(\d+)%")
-_MEMORY = re.compile(r"measured \(([+-][\d.]+)%\)")
+_MEMORY = re.compile(r"measured \(([+-][\d.]+)%\)(?:; stated memory ±(\d+)%)?")
 _ENGINE = re.compile(r"(?:engine|measured with) (llm-foundry|nanotron)")
 _EXPERTS = re.compile(r"moe|mixtral|deepseek|moonlight|gpt-oss|grok|grug|-a\d+b")
 """Names of mixtures of experts."""
@@ -43,7 +43,9 @@ class RecordedPrediction:
     generation: str
     """Generation of the GPU, such as `hopper`."""
     memory_error: float | None
-    """Predicted over measured peak of allocated memory, less one; None if not published."""
+    """Predicted over measured peak of memory, less one; None if not published."""
+    memory_stated: float | None
+    """Error bar of the memory, relative to the prediction; None if it was not recorded."""
 
     @property
     def is_inside(self) -> bool:
@@ -82,6 +84,7 @@ def _prediction(row: dict[str, str]) -> RecordedPrediction:
         "experts" if _EXPERTS.search(row["model"]) else "dense",
         GENERATIONS[generation(row["gpu"].lower())],
         float(memory[1]) / 100 if memory else None,
+        int(memory[2]) / 100 if memory and memory[2] else None,
     )
 
 
@@ -107,11 +110,17 @@ def scores(predictions: list[RecordedPrediction]) -> Iterator[Score]:
 
 
 def memory_line(predictions: Iterable[RecordedPrediction]) -> str | None:
-    """Return the errors of memory in words; None if no row has a measured one."""
-    errors = sorted(row.memory_error for row in predictions if row.memory_error is not None)
-    if not errors:
+    """Return the scores of the memory in words; None if no row has a measured one."""
+    rows = [row for row in predictions if row.memory_error is not None]
+    if not rows:
         return None
-    return f"allocated memory: {len(errors)} rows, errors {errors[0]:+.0%} to {errors[-1]:+.0%}"
+    errors = sorted(row.memory_error or 0.0 for row in rows)
+    stated = [row for row in rows if row.memory_stated is not None]
+    inside = sum(abs(row.memory_error or 0.0) <= (row.memory_stated or 0.0) for row in stated)
+    return (
+        f"memory: {len(rows)} rows, {inside} of {len(stated)} inside their stated range, "
+        f"errors {errors[0]:+.0%} to {errors[-1]:+.0%}"
+    )
 
 
 def main() -> None:

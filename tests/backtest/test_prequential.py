@@ -22,9 +22,11 @@ cluster: {profile: eks, node_type: p5.48xlarge, nodes: 1}
 """
 FIRST = RECORDS / "2026-11-124b130.csv"
 NEWER = RECORDS / "2026-11-6cce1b3.csv"
+UNSEEN = RECORDS / "2026-11-8d8ca26.csv"
 DIGESTS = {
     FIRST.name: "86fa98dbdc421373a20b574bdd2e394b6b991ab9a4ef9e223cba888eec8ac7f2",
     NEWER.name: "910cf3a0fe3a9c2f62d96b5924e69b52958dbb00da95787268ff9f6cd5ae1d6b",
+    UNSEEN.name: "a6657e757fe1282764e53f05c5569fd40ef1167cfe4fe42f6c0460014a8429a3",
 }
 """A record counts because it was made before the planner saw the runs: it must not change."""
 
@@ -84,6 +86,10 @@ def test_the_pages_state_the_same_coverage() -> None:
 
 def test_a_run_without_a_prediction_is_not_scored(tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
-    path.write_text("source,error,note\nA,,not planned\nA,+0.30,stated nine of ten ±12%\n")
+    path.write_text(
+        "source,model,gpu,error,note\n"
+        "A,gpt3-5b,A100,,not planned\n"
+        "A,gpt3-5b,A100,+0.30,stated nine of ten ±12%\n"
+    )
     result = score("A", read_record(path))
     assert (result.rows, result.scored, result.inside, result.median_error) == (2, 1, 0, 0.30)
