@@ -10,15 +10,13 @@ clusters do not get that link between nodes, so a plan for the same GPUs can be 
 else is what a plan with this layout has.
 """
 
-import argparse
-import csv
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from backtest.machines import hardware
-from backtest.prequential import RECORDS
+from backtest.prequential import print_and_record
 from backtest.rows import DATA, spread, stated_recompute
 from seatrial.engines.megatron.model_flags import VOCAB_MULTIPLE
 from seatrial.planning.layout import Layout
@@ -162,21 +160,7 @@ def _record(found: PredictedRun) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", metavar="NAME", help="name of the file in data/prequential")
-    asked = parser.parse_args()
-    rows = [_record(predicted(run)) for run in runs()]
-    for row in rows:
-        print(
-            f"{row['source']:<36}{row['model']:<17}{row['gpu']:<10}{row['gpus']:>5}"
-            f"{row['published_value']:>10}{row['predicted']:>10}{row['error']:>9}"
-            f"  {row['memory_verdict']}"
-        )
-    if asked.record:
-        with (RECORDS / asked.record).open("x", newline="") as stream:
-            writer = csv.DictWriter(stream, [*rows[0]], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    print_and_record([_record(predicted(run)) for run in runs()], __doc__)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ or LLM Foundry names it in its note.
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from seatrial.planning.timing.constants import GENERATIONS, generation
 
@@ -121,6 +123,24 @@ def memory_line(predictions: Iterable[RecordedPrediction]) -> str | None:
         f"memory: {len(rows)} rows, {inside} of {len(stated)} inside their stated range, "
         f"errors {errors[0]:+.0%} to {errors[-1]:+.0%}"
     )
+
+
+def print_and_record(rows: Sequence[Mapping[str, Any]], description: str | None) -> None:
+    """Print predictions, and keep them in a new file if the command line has `--record NAME`."""
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--record", metavar="NAME", help="name of the file in data/prequential")
+    asked = parser.parse_args()
+    for row in rows:
+        print(
+            f"{row['source']:<38}{row['model']:<17}{row['gpu']:<11}{row['gpus']:>6}"
+            f"{row['published_value']:>10}{row['predicted']:>10}{row['error']:>9}"
+            f"  {row['memory_verdict']}"
+        )
+    if asked.record:
+        with (RECORDS / asked.record).open("x", newline="") as stream:
+            writer = csv.DictWriter(stream, [*rows[0]], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 def main() -> None:

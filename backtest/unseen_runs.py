@@ -11,7 +11,6 @@ GPUs of an NVL72 rack share one link, as they did when the runs were measured. P
 do not get that link between nodes.
 """
 
-import argparse
 import csv
 import json
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from backtest.machines import DOMAIN_OF_SUPERCHIPS, SUPERCHIPS
-from backtest.prequential import RECORDS
+from backtest.prequential import print_and_record
 from backtest.rows import DATA
 from seatrial.catalog.catalog import Catalog
 from seatrial.errors import FindingsError
@@ -211,21 +210,7 @@ def _notes(found: Forecast) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", metavar="NAME", help="name of the file in data/prequential")
-    asked = parser.parse_args()
-    lines = [record(forecast(row)) for row in rows()]
-    for line in lines:
-        print(
-            f"{line['source']:<38}{line['model']:<17}{line['gpu']:<11}{line['gpus']:>6}"
-            f"{line['published_value']:>10}{line['predicted']:>10}{line['error']:>9}"
-            f"  {line['memory_verdict']}"
-        )
-    if asked.record:
-        with (RECORDS / asked.record).open("x", newline="") as stream:
-            writer = csv.DictWriter(stream, [*lines[0]], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
+    print_and_record([record(forecast(row)) for row in rows()], __doc__)
 
 
 if __name__ == "__main__":
